@@ -1,0 +1,163 @@
+"""``open_trace``: any recording as a ``Trace``, whatever it is called; the content decides."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .bundle import is_bundle, load_bundle
+from .compression import decompressed, read_head
+from .errors import InputError
+from .kineto import looks_like_kineto, read_kineto
+from .model import Run, Trace
+from .nsys import read_nsys
+from .nsys_export import export_report
+from .nsys_tables import open_tables
+from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
+STREAM_MAGIC = b"NVIDIA Nsight Systems Stream"
+READABLE = "give a bundle, a sweep, an Nsight Systems report or export, or PyTorch profiler JSON"
+NSYS_TABLE = ("CUPTI_ACTIVITY_", "NVTX_EVENTS", "StringIds")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A trace with the name that tells it from its neighbours, and the path it came from."""
+
+    name: str
+    path: Path
+    trace: Trace
+
+
+def open_trace(path: Path | str) -> Trace:
+    """The one recording at ``path``.
+
+    ``path`` is a bundle, a ``.nsys-rep``, an nsys export (SQLite, plain or compressed, or a Parquet folder), Kineto
+    JSON (a file, or a folder with one file per rank), or a sweep with one recording.
+
+    Raises ``InputError`` where it is none of these, is damaged, or holds several recordings.
+    """
+    opened = open_recordings(Path(path))
+    if len(opened) > 1:
+        names = ", ".join(str(one.path) for one in opened)
+        raise InputError(path, f"a sweep with {len(opened)} recordings", f"open one of them: {names}")
+    return opened[0].trace
+
+
+def open_recordings(path: Path) -> list[Opened]:
+    """All recordings at ``path``: those of a sweep, by concurrency, or the single one that it is."""
+    _check_readable(path)
+    if is_sweep(path):
+        return _open_sweep(path.parent if path.name == RECORD else path)
+    return [Opened(_short_name(path), path, _open_single(path))]
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise InputError(path, "no such file or folder", "check the path")
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
+            with path.open("rb") as file:
+                file.read(1)
+    except OSError as error:
+        raise InputError(path, f"cannot read ({error.strerror})", "check its permissions") from error
+
+
+def _short_name(path: Path) -> str:
+    name = path.resolve().name
+    for suffix in (".gz", ".xz", ".zst", ".sqlite", ".nsys-rep", ".qdstrm", ".json", ".kineto", ".trace", ".pt"):
+        name = name.removesuffix(suffix)
+    return name or str(path)
+
+
+def _open_single(path: Path) -> Trace:
+    if path.is_dir():
+        return _open_folder(path)
+    head = read_head(path)
+    if head.startswith(REPORT_MAGIC) or STREAM_MAGIC in head[:64]:
+        return _open_report(path)
+    if head.startswith(SQLITE_MAGIC):
+        with decompressed(path) as plain:
+            return _read_export(path, plain)
+    if looks_like_kineto(head):
+        return read_kineto([path])
+    if not head:
+        raise InputError(path, "the file is empty", "record again")
+    raise InputError(path, "not a recording that profkit knows", READABLE)
+
+
+def _open_report(path: Path) -> Trace:
+    with tempfile.TemporaryDirectory(prefix="profkit-") as folder:
+        return _read_export(path, export_report(path, Path(folder)))
+
+
+def _read_export(path: Path, plain: Path) -> Trace:
+    with open_tables(path, plain) as tables:
+        return read_nsys(tables)
+
+
+def _open_folder(path: Path) -> Trace:
+    if is_bundle(path):
+        return load_bundle(path)
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    if any(file.suffix == ".parquet" and file.stem.startswith(NSYS_TABLE) for file in files):
+        with open_tables(path, path) as tables:
+            return read_nsys(tables)
+    ranks = [file for file in files if looks_like_kineto(read_head(file))]
+    if ranks:
+        return read_kineto(ranks)
+    inner = sorted(child.name for child in path.iterdir() if child.is_dir() and (is_bundle(child) or is_sweep(child)))
+    if inner:
+        raise InputError(path, "holds recordings but is none itself", f"name them one by one: {', '.join(inner[:6])}")
+    raise InputError(path, "the folder holds no recording", READABLE)
+
+
+def _open_sweep(folder: Path) -> list[Opened]:
+    sweep = load_sweep(folder)
+    recorded = [run for run in sweep.runs if run.trace is not None]
+    if not recorded:
+        failures = {run.failure for run in sweep.runs if run.failure}
+        fault = "the sweep holds no recording" + (f" ({'; '.join(sorted(failures))})" if failures else "")
+        raise InputError(folder, fault, "capture again")
+    return [_open_run(folder, sweep, run) for run in sorted(recorded, key=lambda run: (run.concurrency, run.trace))]
+
+
+def _open_run(folder: Path, sweep: Sweep, run: SweepRun) -> Opened:
+    path = folder / (run.trace or "")
+    if not path.exists():
+        raise InputError(path, f"named in {RECORD} but not there", "capture again, or remove it from the record")
+    trace = load_bundle(path) if is_bundle(path) else _open_single(path)
+    return Opened(f"{sweep.config}/{run.trace}", path, trace.with_run(_run_of(trace.run, sweep, run)))
+
+
+def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
+    return replace(
+        known,
+        config=sweep.config,
+        concurrency=run.concurrency,
+        graphs=run.graphs if run.graphs is not None else sweep.graphs,
+        accept_len=run.accept_len,
+        accept_len_source="reported by the server" if run.accept_len is not None else "",
+        tokens_per_s=run.tokens_per_s,
+        block_size=sweep.block_size,
+        graph_batch_sizes=tuple(sweep.graph_batch_sizes),
+        engine=sweep.engine,
+        note=sweep.note,
+    )
+
+
+def open_ranks(paths: Sequence[Path]) -> Trace:
+    """One trace from the files of several ranks (Kineto JSON), or from the single recording at ``paths``."""
+    if len(paths) == 1:
+        return open_trace(paths[0])
+    for path in paths:
+        _check_readable(path)
+        if path.is_dir() or not looks_like_kineto(read_head(path)):
+            raise InputError(path, "not PyTorch profiler JSON", "only such files are merged as ranks of one recording")
+    return read_kineto(list(paths))

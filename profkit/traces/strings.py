@@ -1,0 +1,28 @@
+"""The string table that a reader fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .model import I32
+
+
+class StringTable:
+    """Gives each distinct string one id, in order of first use."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def id(self, text: str) -> int:
+        """The id of ``text``; what follows a NUL is dropped, since recorders join whole environments with it."""
+        return self._ids.setdefault(text.split("\0", 1)[0], len(self._ids))
+
+    def ids(self, texts: Iterable[str]) -> I32:
+        """The ids of ``texts``."""
+        return np.fromiter((self.id(text) for text in texts), np.int32)
+
+    def freeze(self) -> tuple[str, ...]:
+        """All strings, by id."""
+        return tuple(self._ids)

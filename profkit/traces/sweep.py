@@ -1,0 +1,74 @@
+"""The record of a ``profkit capture`` run: ``sweep.json`` beside one bundle per concurrency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .errors import InputError
+
+SCHEMA = "profkit.sweep/1"
+RECORD = "sweep.json"
+
+
+class SweepRun(msgspec.Struct, kw_only=True):
+    """One recorded concurrency. Rates are tokens per second of the whole server.
+
+    ``trace`` is the bundle's folder beside the record, or ``None`` where nothing could be recorded.
+    """
+
+    concurrency: int
+    trace: str | None = None
+    graphs: bool | None = None
+    accept_len: float | None = None
+    tokens_per_s: float | None = None
+    tokens_per_s_recorded: float | None = None
+    failure: str | None = None
+
+
+class Sweep(msgspec.Struct, kw_only=True):
+    """What is known of a run of the engine: configuration, hardware, versions, and the runs in it."""
+
+    schema: str
+    config: str
+    runs: list[SweepRun]
+    graphs: bool | None = None
+    block_size: int | None = None
+    graph_batch_sizes: list[int] = []
+    engine: str = ""
+    hardware: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    note: str = ""
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether ``path`` is a folder with a sweep record, or the record itself."""
+    return (path / RECORD).is_file() or (path.name == RECORD and path.is_file())
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Read the record of the sweep at ``path``.
+
+    Raises ``InputError`` naming the file where it cannot be read as one.
+    """
+    file = path if path.name == RECORD else path / RECORD
+    try:
+        sweep = msgspec.json.decode(file.read_bytes(), type=Sweep)
+    except OSError as error:
+        raise InputError(file, f"cannot read ({error.strerror})", "check the path and its permissions") from error
+    except msgspec.MsgspecError as error:
+        raise InputError(file, f"no sweep record ({error})", "name the bundles beside it one by one") from error
+    if sweep.schema != SCHEMA:
+        raise InputError(
+            file, f"unknown sweep schema '{sweep.schema}'", "update profkit, or name the bundles one by one"
+        )
+    return sweep
+
+
+def save_sweep(sweep: Sweep, folder: Path) -> None:
+    """Write the record into ``folder``."""
+    encoded = msgspec.json.format(msgspec.json.encode(sweep), indent=1)
+    (folder / RECORD).write_bytes(encoded + b"\n")

@@ -1,0 +1,139 @@
+"""From traces to ``Analysis``: the figures of each, and plain against speculative decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from profkit.traces import Trace
+
+from .attribution import Attribution, attribute
+from .collectives import match_collectives
+from .comparison import compare
+from .cycle import cycle_of, slowest_device
+from .devices import device_figures
+from .graphs import graph_figures, graph_nodes_missing
+from .health import health_of
+from .ranks import rank_of_device
+from .result import Analysis, Cause, Cycle, Health, Provenance, TraceFigures
+from .rules import Rules
+from .verdict import View, verdict_of
+from .words import duration
+
+SCHEMA = "profkit.analysis/1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A trace with the name and path under which it is shown."""
+
+    name: str
+    path: str
+    trace: Trace
+
+
+def analyze(
+    recordings: Sequence[Recording], rules: Rules | None = None, accept_len: float | None = None
+) -> tuple[Analysis, tuple[Attribution, ...]]:
+    """Analyse recordings; returns the figures and, in the same order, the attributions they rest on.
+
+    ``accept_len`` overrides what the recordings' own runs say.
+    """
+    attributions = tuple(attribute(recording.trace, rules) for recording in recordings)
+    traces = tuple(
+        trace_figures(recording, attribution, accept_len)
+        for recording, attribution in zip(recordings, attributions, strict=True)
+    )
+    traces = tuple(_with_graphs_beside(trace, traces) for trace in traces)
+    comparisons = compare(traces)
+    return Analysis(SCHEMA, traces, comparisons[0] if comparisons else None, comparisons), attributions
+
+
+def trace_figures(recording: Recording, attribution: Attribution, accept_len: float | None = None) -> TraceFigures:
+    """All figures of one recording."""
+    trace = recording.trace
+    ranks = rank_of_device(trace)
+    matched = match_collectives(attribution)
+    given = accept_len if accept_len is not None else trace.run.accept_len
+    source = "given on the command line" if accept_len is not None else trace.run.accept_len_source
+    cycle = cycle_of(attribution, given, source)
+    idle_known = graph_nodes_missing(trace, attribution.launch) is None
+    order = sorted(attribution.devices, key=lambda device: ranks[device])
+    devices = {d: device_figures(attribution, matched, d, ranks[d], idle_known) for d in order}
+    graphs = {d: graph_figures(attribution, d, devices[d].steps) for d in order}
+    health = health_of(attribution, matched, cycle)
+    slowest = slowest_device(attribution)
+    verdict: tuple[Cause, ...] = ()
+    if slowest is not None and idle_known:
+        stepping = {d: figures for d, figures in devices.items() if figures.window is not None}
+        verdict = verdict_of(View(attribution, matched, stepping, graphs, cycle, slowest))
+    return TraceFigures(
+        name=recording.name,
+        source=trace.source.format,
+        path=recording.path,
+        health=health,
+        devices={str(d): figures for d, figures in devices.items()},
+        graphs={str(d): figures for d, figures in graphs.items()},
+        cycle=cycle,
+        verdict=verdict,
+        summary=_summary(cycle, verdict, health),
+        provenance=_provenance(trace),
+    )
+
+
+def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health) -> str:
+    """The sentence that terminal and page end in."""
+    if not verdict:
+        reason = next((check.detail for check in health.checks if check.status == "abstain"), None)
+        return f"No verdict: {reason}." if reason else "Nothing in the recording holds the step back."
+    sentence = verdict[0].text
+    if verdict[0].cause.startswith("straggler") and (transfer := _of(verdict, "link_bound")):
+        head, _, advice = sentence.rpartition(": ")
+        sentence = f"{head}; the transfers themselves take {duration(transfer.ns_per_step)}: {advice}"
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> TraceFigures:
+    """An eager step's sentence also says how long the step takes with CUDA graphs, if that is recorded beside it."""
+    if not _launched_eagerly(trace):
+        return trace
+    for other in traces:
+        alike = (other.cycle.kind, other.cycle.batch_size, len(other.devices)) == (
+            trace.cycle.kind,
+            trace.cycle.batch_size,
+            len(trace.devices),
+        )
+        if alike and not _launched_eagerly(other) and _step_ns(other) and other.source == trace.source:
+            recorded = f"with CUDA graphs ({other.name}) the step takes {duration(_step_ns(other))}"
+            return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {recorded}.")
+    return trace
+
+
+def _launched_eagerly(trace: TraceFigures) -> bool:
+    return bool(trace.graphs) and not any(graph.launches_per_step for graph in trace.graphs.values())
+
+
+def _step_ns(trace: TraceFigures) -> float:
+    return max((d.window.wall_ns / max(d.steps, 1) for d in trace.devices.values() if d.window), default=0.0)
+
+
+def _of(verdict: Sequence[Cause], cause: str) -> Cause | None:
+    return next((found for found in verdict if found.cause == cause), None)
+
+
+def _provenance(trace: Trace) -> Provenance:
+    source, run = trace.source, trace.run
+    return Provenance(
+        tool=source.tool,
+        tool_version=source.tool_version,
+        schema_version=source.schema_version,
+        driver=source.driver,
+        engine=run.engine,
+        config=run.config,
+        concurrency=run.concurrency,
+        graphs=run.graphs,
+        tokens_per_s=run.tokens_per_s,
+        note=run.note,
+    )

@@ -1,0 +1,52 @@
+"""Speculative against plain decoding at the same batch size: does it pay?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .result import Comparison, TraceFigures
+
+
+def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
+    """One comparison for each speculative trace that has a plain one of the same batch size beside it.
+
+    Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
+    A plain trace recorded with graphs on or off like the speculative one is preferred.
+    """
+    plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
+    found = []
+    for trace in traces:
+        if trace.cycle.kind != "speculative" or not trace.cycle.period_ns_median:
+            continue
+        same = [p for p in plain if p.cycle.batch_size == trace.cycle.batch_size is not None]
+        if same:
+            found.append(_pair(max(same, key=lambda p: p.provenance.graphs == trace.provenance.graphs), trace))
+    return tuple(found)
+
+
+def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
+    step, cycle = plain.cycle.period_ns_median or 1, speculative.cycle.period_ns_median or 1
+    break_even = cycle / step
+    accept_len = speculative.cycle.accept_len
+    predicted = accept_len / break_even if accept_len else None
+    rates = plain.provenance.tokens_per_s, speculative.provenance.tokens_per_s
+    measured = rates[1] / rates[0] if rates[0] and rates[1] else None
+    batch = speculative.cycle.batch_size or 0
+    return Comparison(
+        plain.name,
+        speculative.name,
+        batch,
+        break_even,
+        predicted,
+        measured,
+        _text(batch, break_even, predicted, measured),
+    )
+
+
+def _text(batch: int, break_even: float, predicted: float | None, measured: float | None) -> str:
+    text = f"at batch {batch} a cycle takes {break_even:.2f} plain steps, so speculation pays above that accept length"
+    if predicted is not None:
+        text += f"; predicted speed-up {predicted:.2f}"
+    if measured is not None:
+        text += f", measured without a recorder {measured:.2f}"
+    return text

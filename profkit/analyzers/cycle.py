@@ -1,0 +1,92 @@
+"""The cycle: how long a decode step takes from start to start, and what of it each phase takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from profkit.traces import I64
+
+from .attribution import Attribution
+from .result import Cycle
+from .vocabulary import PHASES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSteps:
+    """Decode steps of one device by the start of their first op, in order; ``row`` is the step's row in the plan."""
+
+    row: I64
+    first_op: I64
+
+    @property
+    def periods(self) -> I64:
+        """From each step's first op to the next one's."""
+        return np.diff(self.first_op)
+
+
+def device_steps(attribution: Attribution, device: int) -> DeviceSteps:
+    """The decode steps that have ops on ``device``."""
+    ops = attribution.trace.ops
+    rows = np.flatnonzero((ops.device == device) & attribution.in_decode)
+    step, inverse = np.unique(attribution.step[rows], return_inverse=True)
+    first = np.full(len(step), np.iinfo(np.int64).max)
+    np.minimum.at(first, inverse, ops.start[rows])
+    order = np.argsort(first, kind="stable")
+    return DeviceSteps(step[order], first[order])
+
+
+def slowest_device(attribution: Attribution) -> int | None:
+    """The device with the longest median period (with one step: the longest window)."""
+
+    def slowness(device: int) -> tuple[float, int]:
+        periods = device_steps(attribution, device).periods
+        timeline = attribution.devices[device]
+        wall = (timeline.window_end or 0) - (timeline.window_start or 0)
+        return (float(np.median(periods)) if len(periods) else 0.0, wall)
+
+    stepping = [device for device, line in attribution.devices.items() if line.window_start is not None]
+    return max(stepping, key=slowness, default=None)
+
+
+def cycle_of(attribution: Attribution, accept_len: float | None, accept_len_source: str) -> Cycle:
+    """The cycle on the slowest rank. ``accept_len`` is what the user or the sweep says, if anything."""
+    plan = attribution.plan
+    device = slowest_device(attribution)
+    if device is None:
+        return Cycle(None, None, 0, None, (), {}, None, "unknown", None, plan.source, plan.inferred)
+    steps = device_steps(attribution, device)
+    speculative = bool(plan.steps.drafts[steps.row].any())
+    if not speculative:
+        accept_len, accept_len_source = 1.0, "plain decode"
+    sizes = plan.steps.batch_size[steps.row]
+    values, counts = np.unique(sizes[sizes >= 0], return_counts=True)
+    batch = int(values[np.argmax(counts)]) if len(values) else None
+    period = int(np.median(steps.periods)) if len(steps.periods) else None
+    per_token = period / 1000 / (accept_len * batch) if period and accept_len and batch else None
+    return Cycle(
+        kind="speculative" if speculative else "plain",
+        batch_size=batch,
+        steps=len(steps.row),
+        period_ns_median=period,
+        period_ns=tuple(steps.periods.tolist()),
+        phase_ns_median=phase_medians(attribution, device, steps),
+        accept_len=accept_len,
+        accept_len_source=accept_len_source if accept_len is not None else "unknown",
+        us_per_token=per_token,
+        phases_source=plan.source,
+        phases_inferred=plan.inferred,
+    )
+
+
+def phase_medians(attribution: Attribution, device: int, steps: DeviceSteps) -> dict[str, int]:
+    """Median over steps of the wall time by phase, busy and waiting, from each step's first op to the next one's."""
+    timeline = attribution.devices[device]
+    if timeline.window_end is None or not len(steps.first_op):
+        return {}
+    bounds = np.append(steps.first_op, timeline.window_end)
+    table = np.stack([timeline.totals(a, b).sum(axis=0) for a, b in pairwise(bounds.tolist())])
+    medians = np.median(table, axis=0).astype(np.int64)
+    return {PHASES[code]: int(value) for code, value in enumerate(medians) if value or table[:, code].any()}

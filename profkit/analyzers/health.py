@@ -1,0 +1,172 @@
+"""What must be known before any figure is believed; a failed check names the figures that it spoils."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from profkit.traces import Bools
+
+from .attribution import Attribution
+from .collectives import MatchedCollectives
+from .cycle import device_steps, slowest_device
+from .graphs import graph_nodes_missing
+from .owners import pair_keys
+from .result import Check, Cycle, Health, Status
+from .vocabulary import CLASS, PHASE
+
+MAX_SPREAD = 0.25
+"""Largest quartile distance of step periods, over their median, of a steady window."""
+
+MIN_STEPS = 3
+MIN_LAUNCHED = 0.99
+MIN_IN_RANGE = 0.95
+
+
+def health_of(attribution: Attribution, matched: MatchedCollectives, cycle: Cycle) -> Health:
+    """All checks of a trace."""
+    checks = (*_recording(attribution), *_ranks(attribution, matched), *_steps(attribution, cycle))
+    worst = max((_SEVERITY[check.status] for check in checks), default=0)
+    return Health(next(status for status, order in _SEVERITY.items() if order == worst), checks)
+
+
+_SEVERITY: dict[Status, int] = {"ok": 0, "warn": 1, "abstain": 2}
+
+
+def _recording(attribution: Attribution) -> Iterator[Check]:
+    trace = attribution.trace
+    if not len(trace.ops):
+        yield Check("gpu_activity", "abstain", _why_no_activity(attribution), ("all",))
+    missing = graph_nodes_missing(trace, attribution.launch)
+    if missing:
+        advice = "record with --cuda-graph-trace=node; what the GPU did inside graphs, and its idle time, is unknown"
+        yield Check("graph_nodes", "abstain", f"{missing}: {advice}", ("partition_ns", "busy_union_ns", "idle_ns"))
+    elif np.any(trace.ops.graph_launch >= 0):
+        yield Check("graph_nodes", "ok", "kernels inside graph launches are recorded")
+    for key, status in (("dropped_records", "warn"), ("truncated", "warn"), ("bad_times", "warn"), ("warning", "warn")):
+        for text in trace.notes_of(key):
+            yield Check(key, "warn" if status == "warn" else "ok", text)
+    yield from _node_counts(attribution)
+
+
+def _why_no_activity(attribution: Attribution) -> str:
+    trace = attribution.trace
+    if len(trace.launches):
+        return f"no GPU activity was recorded, though {len(trace.launches)} host API calls were: CUPTI gave no records"
+    return "no GPU activity was recorded: record with CUDA tracing (nsys -t cuda,nvtx), in every process of the engine"
+
+
+def _node_counts(attribution: Attribution) -> Iterator[Check]:
+    """The same graph must have the same number of kernels each time it is launched."""
+    ops = attribution.trace.ops
+    rows = np.flatnonzero((ops.graph_launch >= 0) & attribution.in_decode & (ops.graph_node >= 0))
+    if not len(rows):
+        return
+    (keys,) = pair_keys((ops.pid[rows], ops.graph_launch[rows]))
+    _, first, place, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    least = np.full(len(counts), np.iinfo(np.int64).max)
+    np.minimum.at(least, place, ops.graph_node[rows])
+    sizes = np.unique(np.stack([ops.pid[rows][first], least, counts]), axis=1)
+    uneven = sizes.shape[1] - np.unique(sizes[:2], axis=1).shape[1]
+    if uneven:
+        detail = f"{uneven} graphs were replayed with differing numbers of kernels: records were probably lost"
+        yield Check("graph_node_counts", "warn", detail)
+    else:
+        yield Check("graph_node_counts", "ok", "each graph has the same number of kernels at every launch")
+
+
+def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Check]:
+    trace = attribution.trace
+    collectives = sum(len(instances.row) for instances in matched.instances.values())
+    missing = _missing_ranks(attribution)
+    spoiled = ("collectives.skew_ns", "collectives.transfer_ns")
+    if missing:
+        yield Check("ranks", "warn", f"{missing}: waiting cannot be told from transfer for it", spoiled)
+    elif len(matched.instances) == 1 and collectives:
+        detail = "collectives run, but only one rank is recorded: waiting cannot be told from transfer"
+        yield Check("ranks", "warn", detail, spoiled)
+    elif len(trace.ops):
+        yield Check("ranks", "ok", f"{len(matched.instances)} rank(s) recorded")
+    for text in matched.mismatches:
+        yield Check("collectives", "warn", f"ranks disagree: {text}; skew and transfer are unknown", spoiled)
+    if matched.edge_steps:
+        detail = f"{matched.edge_steps} steps at the edge are not recorded on every rank and are left out of skew"
+        yield Check("edge_steps", "warn", detail)
+    if matched.known and collectives and not matched.mismatches:
+        yield Check("collectives", "ok", f"{collectives} collectives matched over {len(matched.instances)} ranks")
+    apart = {device: offset for device, offset in matched.clock_offset.items() if offset}
+    if apart:
+        shown = ", ".join(f"device {device} by {offset / 1000:,.0f} µs" for device, offset in apart.items())
+        yield Check("clock", "warn", f"the ranks' clocks differ ({shown}); aligned by the ends of collectives")
+
+
+def _missing_ranks(attribution: Attribution) -> str | None:
+    """Ranks that took part but whose GPU records are missing."""
+    trace = attribution.trace
+    world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
+    active = set(np.unique(trace.ops.pid).tolist())
+    stepping = set(np.unique(attribution.plan.steps.pid).tolist())
+    silent = sorted(stepping - active)
+    if silent and active:
+        return f"process {silent[0]} runs steps but has no GPU records"
+    devices = len(attribution.devices)
+    if world > devices > 0 and np.any(attribution.kernel_class == CLASS["collective"]):
+        return f"{devices} of {world} ranks are recorded"
+    return None
+
+
+def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
+    device = slowest_device(attribution)
+    if device is None:
+        if len(attribution.trace.ops):
+            detail = "no decode step found: annotate the engine (profkit's plugin), or name its ranges with --rules"
+            yield Check("steps", "abstain", detail, ("window", "partition_ns", "cycle"))
+        return
+    found = f"{cycle.steps} decode steps"
+    if cycle.steps < MIN_STEPS:
+        yield Check("steps", "warn", f"only {found}: medians mean little; record at least {MIN_STEPS}")
+    else:
+        yield Check("steps", "ok", found)
+    yield from _steady(attribution, device, cycle)
+    yield _attributed(attribution)
+    if cycle.phases_inferred:
+        yield Check("phases", "warn", f"phases are inferred: {attribution.plan.detail}")
+    if cycle.kind == "speculative" and cycle.accept_len is None:
+        detail = "the accept length is not in the recording: give --accept-len, or analyse a sweep"
+        yield Check("accept_len", "warn", detail, ("us_per_token", "predicted_speedup"))
+    yield Check(
+        "inflation", "ok", "how much the recorder slowed the run is unknown: no unrecorded step time in this trace"
+    )
+
+
+def _steady(attribution: Attribution, device: int, cycle: Cycle) -> Iterator[Check]:
+    periods = np.array(cycle.period_ns)
+    if len(periods) >= MIN_STEPS:
+        low, middle, high = np.percentile(periods, [25, 50, 75])
+        spread = (high - low) / middle if middle else 0.0
+        status: Status = "warn" if spread > MAX_SPREAD else "ok"
+        yield Check("steady", status, f"the middle half of the steps lies within {spread:.0%} of the median period")
+    sizes = attribution.plan.steps.batch_size[device_steps(attribution, device).row]
+    if len(np.unique(sizes)) > 1:
+        detail = f"batch sizes from {sizes.min()} to {sizes.max()} are mixed: figures per step are averages over them"
+        yield Check("batch_size", "warn", detail)
+
+
+def _attributed(attribution: Attribution) -> Check:
+    """How much of the GPU time in the windows has a launch record, and lies in an annotated range of a step."""
+    ops = attribution.trace.ops
+    inside = np.zeros(len(ops), np.bool_)
+    for device, line in attribution.devices.items():
+        if line.window_start is not None and line.window_end is not None:
+            inside |= (ops.device == device) & (ops.start >= line.window_start) & (ops.end <= line.window_end)
+
+    def weight(mask: Bools) -> int:
+        return int((ops.end - ops.start)[inside & mask].sum())
+
+    total = max(weight(np.ones(len(ops), np.bool_)), 1)
+    launched = weight(attribution.launch >= 0) / total
+    known = weight(attribution.phase != PHASE["outside"]) / total
+    detail = f"{launched:.1%} of the GPU time has a launch record, {known:.1%} lies in a step"
+    status: Status = "ok" if launched >= MIN_LAUNCHED and known >= MIN_IN_RANGE else "warn"
+    return Check("attributed", status, detail)

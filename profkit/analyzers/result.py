@@ -1,0 +1,227 @@
+"""The tables that an analysis gives: frozen rows, the same for terminal, page and ``--json``.
+
+Times are integer nanoseconds; what the recording cannot tell is ``None``, and a health check says why.
+The names are the JSON contract ``profkit.analysis/1``: keys are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Status = Literal["ok", "warn", "abstain"]
+Parts = dict[str, int | None]
+
+
+class Check(Struct, frozen=True):
+    """One health check. ``spoils`` names the figures that are unknown because of it."""
+
+    id: str
+    status: Status
+    detail: str
+    spoils: tuple[str, ...] = ()
+
+
+class Health(Struct, frozen=True):
+    """All checks, and the worst of their states."""
+
+    status: Status
+    checks: tuple[Check, ...]
+
+
+class Window(Struct, frozen=True):
+    """From the start of the first op of a decode step to the end of the last one."""
+
+    start_ns: int
+    end_ns: int
+    wall_ns: int
+
+
+class PhaseFigures(Struct, frozen=True):
+    """All ops of one phase on one device, over the whole trace."""
+
+    ops: int
+    sum_ns: int
+    union_ns: int
+    span_ns: int
+    collective_union_ns: int
+    graph_ops: int
+    inferred: bool
+
+
+class ClassFigures(Struct, frozen=True):
+    """All ops of one class on one device within the window."""
+
+    ops: int
+    sum_ns: int
+    union_ns: int
+
+
+class CollectiveKind(Struct, frozen=True):
+    """Collectives of one kind, phase and size in the decode steps of one device.
+
+    ``bytes`` is the message size per rank; bandwidths are bytes per second over the transfer part, the bus
+    bandwidth scaled as in NCCL's tests; ``link_share`` is bus bandwidth over the link's limit.
+    """
+
+    kind: str
+    library: str
+    phase: str
+    bytes: int | None
+    count: int
+    sum_ns: int
+    skew_ns: int | None
+    transfer_ns: int | None
+    transfer_ns_median: int | None
+    algorithm_bandwidth: float | None
+    bus_bandwidth: float | None
+    link_share: float | None
+
+
+class Waiting(Struct, frozen=True):
+    """How long a device waited in collectives for rank ``rank``, and what that rank did meanwhile."""
+
+    rank: int
+    phase: str
+    part: str
+    ns: int
+
+
+class Collectives(Struct, frozen=True):
+    """Collectives of the decode steps of one device; ``exposed_ns`` is what the partition calls collective."""
+
+    count: int
+    sum_ns: int
+    union_ns: int
+    exposed_ns: int | None
+    skew_ns: int | None
+    transfer_ns: int | None
+    skew_blame_ns: Parts
+    waits: tuple[Waiting, ...]
+    kinds: tuple[CollectiveKind, ...]
+
+
+class KernelFigures(Struct, frozen=True):
+    """One kernel on one device within the window; ``rule`` is false if no rule named its class."""
+
+    name: str
+    kernel_class: str
+    phase: str
+    count: int
+    sum_ns: int
+    rule: bool
+
+
+class DeviceFigures(Struct, frozen=True):
+    """Everything about one device. Partition and collectives speak of the window, phases of the whole trace."""
+
+    rank: int
+    ops: int
+    ops_without_launch: int
+    steps: int
+    window: Window | None
+    busy_union_ns: int | None
+    idle_ns: int | None
+    partition_ns: Parts
+    phase_partition_ns: dict[str, Parts]
+    collectives: Collectives
+    phases: dict[str, PhaseFigures]
+    classes: dict[str, ClassFigures]
+    kernels: tuple[KernelFigures, ...]
+    gpu: str
+
+
+class GraphFigures(Struct, frozen=True):
+    """CUDA graphs in the decode steps of one device.
+
+    Launch lead is the end of the previous GPU work minus the start of the next launch call (positive: the host is
+    ahead); it is taken over graph launches, or over all launches where there are no graphs.
+    """
+
+    launches_per_step: float | None
+    nodes_per_launch: dict[str, int]
+    ops_outside_graphs_per_step: float | None
+    launch_call_ns_median: int | None
+    first_op_latency_ns_median: int | None
+    launch_lead_ns_median: int | None
+    run_ahead_share: float | None
+    captured_batch_size: int | None
+
+
+class Cycle(Struct, frozen=True):
+    """A step of the slowest rank. ``us_per_token`` is period over accept length and batch size."""
+
+    kind: Literal["speculative", "plain"] | None
+    batch_size: int | None
+    steps: int
+    period_ns_median: int | None
+    period_ns: tuple[int, ...]
+    phase_ns_median: dict[str, int]
+    accept_len: float | None
+    accept_len_source: str
+    us_per_token: float | None
+    phases_source: str
+    phases_inferred: bool
+
+
+class Cause(Struct, frozen=True):
+    """Something that holds the step back: ``ns_per_step`` is what removing it would give."""
+
+    cause: str
+    rank: int | None
+    phase: str | None
+    part: str | None
+    ns_per_step: int
+    text: str
+
+
+class Provenance(Struct, frozen=True):
+    """Where a trace came from, as far as it may be told."""
+
+    tool: str
+    tool_version: str
+    schema_version: str
+    driver: str
+    engine: str
+    config: str
+    concurrency: int | None
+    graphs: bool | None
+    tokens_per_s: float | None
+    note: str
+
+
+class TraceFigures(Struct, frozen=True):
+    """One trace, analysed."""
+
+    name: str
+    source: str
+    path: str
+    health: Health
+    devices: dict[str, DeviceFigures]
+    graphs: dict[str, GraphFigures]
+    cycle: Cycle
+    verdict: tuple[Cause, ...]
+    summary: str
+    provenance: Provenance
+
+
+class Comparison(Struct, frozen=True):
+    """A speculative trace beside a plain one of the same batch size."""
+
+    baseline: str
+    speculative: str
+    batch_size: int
+    break_even_accept_len: float
+    predicted_speedup: float | None
+    measured_speedup: float | None
+    text: str
+
+
+class Analysis(Struct, frozen=True):
+    """The result of ``profkit analyze``. ``comparison`` is the first of ``comparisons``."""
+
+    schema: str
+    traces: tuple[TraceFigures, ...]
+    comparison: Comparison | None
+    comparisons: tuple[Comparison, ...]

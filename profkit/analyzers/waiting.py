@@ -1,0 +1,66 @@
+"""Why a rank was last: what it did longer than the rank that waited, since both left the previous collective.
+
+Ranks leave a collective together. What the last one does more of until the next collective begins is what makes the
+other wait; its ordinary work, which the other did too, is not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profkit.traces import I64
+
+from .attribution import Attribution
+from .collectives import Instances, MatchedCollectives, partner_positions
+from .partition import DeviceTimeline
+from .vocabulary import PARTS, PHASES
+
+CELLS = len(PARTS) * len(PHASES)
+
+
+def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, device: int) -> dict[int, I64]:
+    """For each device that ``device`` waited for: its waiting by part and phase of that device's excess.
+
+    Arrays of shape (parts, phases), in nanoseconds; each sums to the waiting for that device, but for waits without
+    any excess or without an earlier collective, which are left out.
+    """
+    own = matched.instances[device]
+    causes = {}
+    for last in np.unique(own.last[own.skew > 0]).tolist():
+        other = matched.instances[last]
+        mine = np.flatnonzero((own.last == last) & (own.skew > 0))
+        theirs = partner_positions(matched, device, last)[mine]
+        began = (mine > 0) & (theirs > 0)
+        mine, theirs = mine[began], theirs[began]
+        causes[last] = _excess(
+            own.skew[mine],
+            _since_previous(attribution.devices[last], other, theirs),
+            _since_previous(attribution.devices[device], own, mine),
+        )
+    return causes
+
+
+def _since_previous(timeline: DeviceTimeline, instances: Instances, position: I64) -> I64:
+    """Nanoseconds by cell, per instance, from the end of the collective before it to its start."""
+    reach = np.maximum.accumulate(instances.end)
+    start, end = reach[position - 1], instances.start[position]
+    first = np.searchsorted(timeline.end, start, "right")
+    behind = np.searchsorted(timeline.start, end, "left")
+    count = np.maximum(behind - first, 0)
+    owner = np.repeat(np.arange(len(start)), count)
+    segment = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    length = np.minimum(timeline.end[segment], end[owner]) - np.maximum(timeline.start[segment], start[owner])
+    cell = timeline.part[segment].astype(np.int64) * len(PHASES) + timeline.phase[segment]
+    total = np.bincount(owner * CELLS + cell, weights=np.maximum(length, 0), minlength=len(start) * CELLS)
+    return total.astype(np.int64).reshape(len(start), CELLS)
+
+
+def _excess(skew: I64, theirs: I64, mine: I64) -> I64:
+    """Each wait, shared out over the cells in which the last device spent longer."""
+    more = np.maximum(theirs - mine, 0)
+    total = more.sum(axis=1)
+    explained = total > 0
+    share = more[explained] / total[explained, None]
+    shared = np.round((skew[explained, None] * share).sum(axis=0))
+    cells: I64 = shared.astype(np.int64).reshape(len(PARTS), len(PHASES))
+    return cells

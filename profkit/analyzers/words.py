@@ -1,0 +1,24 @@
+"""How figures are written in sentences."""
+
+from __future__ import annotations
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds with a unit and three figures: ``103 ms``, ``7.42 ms``, ``420 µs``, ``65 ns``."""
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= size:
+            value = ns / size
+            digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+            return f"{value:.{digits}f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def share(part: float, whole: float) -> str:
+    """A share as a percentage: ``81 %``, ``4.2 %``."""
+    percent = 100 * part / whole if whole else 0.0
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
+
+
+def listed(items: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

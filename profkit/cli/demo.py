@@ -1,0 +1,32 @@
+"""``profkit demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from profkit.analyzers import analyze, load_rules
+from profkit.traces import InputError
+
+from .common import recordings_at
+from .report import write_report
+
+
+@click.command("demo")
+@click.option("--traces", default="traces", type=click.Path(path_type=Path), help="Folder of recordings.")
+@click.option("--reports", default="reports", type=click.Path(path_type=Path), help="Folder for the pages.")
+def command(traces: Path, reports: Path) -> None:
+    """Analyse every recording of this workspace, and write one page of them all and one of each."""
+    from profkit.reports.terminal import render_terminal
+
+    paths = tuple(sorted(path for path in traces.glob("*") if path.is_dir() and not path.name.startswith(".")))
+    if not paths:
+        raise InputError(traces, "holds no recording", "run it in the repository, or name the folder with --traces")
+    analysis, _ = analyze(recordings_at(paths), load_rules())
+    click.echo(render_terminal(analysis))
+    pages = [write_report(paths, reports / "reference.html", None, None)]
+    pages += [write_report((path,), reports / f"{path.name}.html", None, None) for path in paths]
+    click.echo("Pages (open them in a browser):")
+    for page in pages:
+        click.echo(f"  {page}")

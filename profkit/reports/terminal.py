@@ -1,0 +1,231 @@
+"""The analysis as compact tables for a terminal, ending in the sentence to act on."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
+from profkit.analyzers.vocabulary import PARTS, PHASES
+from profkit.analyzers.words import duration, share
+
+UNKNOWN = "unknown"
+MAX_RANKS = 8
+MAX_CAUSES = 4
+
+
+def render_terminal(analysis: Analysis, width: int | None = None) -> str:
+    """All traces one after the other, and what comparing them says. ``width`` in characters, else the terminal's."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width or min(max(shutil.get_terminal_size((110, 24)).columns, 80), 140), highlight=False
+    )
+    for trace in analysis.traces:
+        _trace(console, trace)
+    if len(analysis.traces) > 1:
+        console.rule("[bold]side by side", align="left")
+        console.print(_overview(analysis.traces))
+    for comparison in analysis.comparisons:
+        _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
+    if len(analysis.traces) > 1:
+        console.print()
+        for trace in analysis.traces:
+            _line(console, f"{trace.name}: {trace.summary}")
+    return out.getvalue().rstrip()
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False)
+
+
+def _print(console: Console, table: Table) -> None:
+    console.print(table)
+    console.print()
+
+
+def _trace(console: Console, trace: TraceFigures) -> None:
+    console.rule(f"[bold]{_plain(trace.name)}", align="left")
+    _line(console, _headline(trace))
+    console.print()
+    stepping = [figures for figures in trace.devices.values() if figures.window is not None]
+    if stepping and stepping[0].busy_union_ns is not None:
+        _print(console, _budget(stepping[:MAX_RANKS]))
+        if len(stepping) > MAX_RANKS:
+            _line(console, f"… and {len(stepping) - MAX_RANKS} more ranks: see --json or the page")
+    if trace.devices:
+        _print(console, _phases(trace))
+    if any(figures.collectives.count for figures in trace.devices.values()):
+        _print(console, _collectives(trace))
+    if any(graph.launches_per_step for graph in trace.graphs.values()):
+        _print(console, _graphs(trace))
+    _health(console, trace)
+    _verdict(console, trace)
+    console.print()
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _headline(trace: TraceFigures) -> str:
+    cycle, source = trace.cycle, trace.provenance
+    said = [f"{source.tool} {source.tool_version}".strip() or trace.source]
+    if cycle.kind:
+        said.append(f"{cycle.kind} decoding")
+    if cycle.batch_size is not None:
+        said.append(f"batch {cycle.batch_size}")
+    if cycle.steps:
+        said.append(f"{cycle.steps} steps")
+    if cycle.period_ns_median is not None:
+        said.append(f"{duration(cycle.period_ns_median)} from step to step (median, slowest rank)")
+    if cycle.us_per_token is not None:
+        said.append(f"{cycle.us_per_token:,.0f} µs per token at accept length {cycle.accept_len:g}")
+    return " · ".join(said)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
+    return table
+
+
+def _ms(ns: float | None, steps: int = 1) -> str:
+    return UNKNOWN if ns is None else f"{ns / max(steps, 1) / 1e6:,.3f}"
+
+
+def _budget(devices: Sequence[DeviceFigures]) -> Table:
+    table = _table("Where a step goes, ms per step", "part", *(f"rank {d.rank}" for d in devices), "share")
+    slowest = max(devices, key=lambda d: d.window.wall_ns / max(d.steps, 1) if d.window else 0)
+    for part in PARTS:
+        if any(d.partition_ns[part] for d in devices):
+            table.add_row(
+                part,
+                *(_ms(d.partition_ns[part], d.steps) for d in devices),
+                share(slowest.partition_ns[part] or 0, slowest.window.wall_ns if slowest.window else 1),
+            )
+    walls = [_ms(d.window.wall_ns if d.window else None, d.steps) for d in devices]
+    table.add_row("[bold]wall", *(f"[bold]{wall}" for wall in walls), "[bold]100 %")
+    return table
+
+
+def _phases(trace: TraceFigures) -> Table:
+    """GPU time by phase of one rank: the one with the longest steps, or the first."""
+    ranks = list(trace.devices.values())
+    shown = max(ranks, key=lambda d: d.window.wall_ns / max(d.steps, 1) if d.window else 0)
+    which = f" of rank {shown.rank}" if len(ranks) > 1 else ""
+    inferred = "; phases are inferred" if trace.cycle.phases_inferred else ""
+    table = _table(
+        f"GPU time by phase{which} over the whole recording, ms{inferred}",
+        "phase", "ops", "sum", "union", "first to last", "collectives", "in graphs",
+    )  # fmt: skip
+    for phase in PHASES:
+        found = shown.phases.get(phase)
+        if found:
+            table.add_row(
+                phase,
+                f"{found.ops:,}",
+                *(_ms(ns) for ns in (found.sum_ns, found.union_ns, found.span_ns, found.collective_union_ns)),
+                share(found.graph_ops, found.ops) if found.graph_ops else "–",
+            )
+    return table
+
+
+def _collectives(trace: TraceFigures) -> Table:
+    table = _table(
+        "Collectives of the decode steps, ms per step",
+        "rank", "per step", "sum", "exposed", "waiting (skew)", "transfer", "waits mostly for",
+    )  # fmt: skip
+    for figures in trace.devices.values():
+        found = figures.collectives
+        if not found.count:
+            continue
+        dearest = max(found.waits, key=lambda wait: wait.ns, default=None)
+        waits = f"rank {dearest.rank}: {dearest.part} in {dearest.phase}" if dearest else "–"
+        times = (found.sum_ns, found.exposed_ns, found.skew_ns, found.transfer_ns)
+        table.add_row(
+            str(figures.rank),
+            f"{found.count / max(figures.steps, 1):.0f}",
+            *(_ms(ns, figures.steps) for ns in times),
+            waits if found.skew_ns is not None else UNKNOWN,
+        )
+    return table
+
+
+def _graphs(trace: TraceFigures) -> Table:
+    table = _table(
+        "CUDA graphs of the decode steps",
+        "rank", "launches/step", "nodes per launch", "ops outside/step", "launch call", "first op after", "lead",
+        "ahead",
+    )  # fmt: skip
+
+    def shown(ns: int | None) -> str:
+        return UNKNOWN if ns is None else duration(ns)
+
+    for device, graph in trace.graphs.items():
+        table.add_row(
+            str(trace.devices[device].rank),
+            f"{graph.launches_per_step or 0:.1f}",
+            ", ".join(f"{phase} {count:,}" for phase, count in graph.nodes_per_launch.items()),
+            f"{graph.ops_outside_graphs_per_step or 0:.0f}",
+            shown(graph.launch_call_ns_median),
+            shown(graph.first_op_latency_ns_median),
+            shown(graph.launch_lead_ns_median),
+            UNKNOWN if graph.run_ahead_share is None else f"{graph.run_ahead_share:.0%}",
+        )
+    return table
+
+
+def _health(console: Console, trace: TraceFigures) -> None:
+    for check in trace.health.checks:
+        if check.status != "ok":
+            spoiled = f" Unknown for this reason: {', '.join(check.spoils)}." if check.spoils else ""
+            _line(console, f"{'! ' if check.status == 'warn' else '✗ '}{check.id}: {check.detail}.{spoiled}")
+            console.print()
+
+
+def _verdict(console: Console, trace: TraceFigures) -> None:
+    if trace.verdict:
+        table = _table("What holds the step back", "cause", "rank", "phase", "per step")
+        for cause in trace.verdict[:MAX_CAUSES]:
+            rank = "all" if cause.rank is None else str(cause.rank)
+            table.add_row(cause.cause, rank, cause.phase or "–", duration(cause.ns_per_step))
+        _print(console, table)
+    console.print(trace.summary, markup=False, style="bold")
+
+
+def _overview(traces: Sequence[TraceFigures]) -> Table:
+    table = _table(
+        "",
+        "recording",
+        "batch",
+        "step",
+        "wall/step",
+        "draft",
+        "verify",
+        "decode",
+        "µs/token",
+        "tokens/s",
+        "first cause",
+    )
+    table.show_header, table.title = True, None
+    for trace in traces:
+        cycle = trace.cycle
+        walls = [d.window.wall_ns / max(d.steps, 1) for d in trace.devices.values() if d.window]
+        phases = [cycle.phase_ns_median.get(phase) for phase in ("draft", "verify", "decode")]
+        rate = trace.provenance.tokens_per_s
+        table.add_row(
+            _plain(trace.name),
+            str(cycle.batch_size if cycle.batch_size is not None else UNKNOWN),
+            duration(cycle.period_ns_median) if cycle.period_ns_median is not None else UNKNOWN,
+            duration(max(walls)) if walls else UNKNOWN,
+            *(duration(ns) if ns else "–" for ns in phases),
+            f"{cycle.us_per_token:,.0f}" if cycle.us_per_token is not None else UNKNOWN,
+            f"{rate:,.0f}" if rate is not None else UNKNOWN,
+            trace.verdict[0].cause if trace.verdict else "–",
+        )
+    return table

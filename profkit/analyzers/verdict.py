@@ -253,7 +253,7 @@ def _dearest_phase(view: View, part: str) -> str:
 
 
 def _padding(view: View) -> list[Cause]:
-    """Work on padded rows, if the graphs were captured for a larger batch: an upper bound, not all work grows with it."""
+    """Work on padded rows, if graphs were captured for a larger batch: an upper bound, as not all work grows with it."""
     captured, real = view.graphs[view.slowest].captured_batch_size, view.cycle.batch_size
     if not captured or not real or captured <= real:
         return []

@@ -15,6 +15,7 @@ COMMANDS = {
     "analyze": "analyze",
     "report": "report",
     "import": "import_",
+    "export": "export",
     "demo": "demo",
     "init": "init",
 }

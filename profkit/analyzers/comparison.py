@@ -11,17 +11,28 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     """One comparison for each speculative trace that has a plain one of the same batch size beside it.
 
     Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
-    A plain trace recorded with graphs on or off like the speculative one is preferred.
+    Only traces of as many ranks on the same kind of GPU are compared; of several plain ones, the one recorded with
+    graphs on or off like the speculative one, and of the configuration that its name begins with, comes first.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
     found = []
     for trace in traces:
         if trace.cycle.kind != "speculative" or not trace.cycle.period_ns_median:
             continue
-        same = [p for p in plain if p.cycle.batch_size == trace.cycle.batch_size is not None]
+        same = [p for p in plain if _alike(p, trace)]
         if same:
-            found.append(_pair(max(same, key=lambda p: p.provenance.graphs == trace.provenance.graphs), trace))
+            found.append(_pair(max(same, key=lambda p: _nearness(p, trace)), trace))
     return tuple(found)
+
+
+def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
+    gpus = [sorted(device.gpu for device in trace.devices.values()) for trace in (plain, speculative)]
+    return plain.cycle.batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1]
+
+
+def _nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:
+    ours, theirs = plain.provenance, speculative.provenance
+    return theirs.config.startswith(ours.config), ours.graphs == theirs.graphs
 
 
 def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from profkit.traces import I64
+
+from .attribution import Attribution
+from .collectives import match_collectives, overlap_totals
+from .intervals import merge
 from .result import CollectiveKind, DeviceFigures, KernelFigures, TraceFigures
-from .vocabulary import PARTS, PHASES
+from .vocabulary import PART, PARTS, PHASES
 
 
 def per_step(total_ns: int | None, steps: int) -> float | None:
@@ -30,7 +37,8 @@ class Split:
 class Budget:
     """The window of one device per decode step, in nanoseconds; ``None`` where the recording cannot tell.
 
-    ``parts`` sum to ``wall``; so do ``phases``, whose cells by part are ``cells``.
+    ``parts`` sum to ``wall``; so do ``phases``, whose cells by part are ``cells``. ``skew`` is how much of the part
+    ``collective`` is waiting for the last rank.
     """
 
     trace: str
@@ -41,22 +49,45 @@ class Budget:
     parts: dict[str, float | None]
     phases: dict[str, Split]
     cells: dict[str, dict[str, float | None]]
+    skew: float | None
     inferred: bool
 
+    @property
+    def transfer(self) -> float | None:
+        """How much of the part ``collective`` is no waiting."""
+        exposed = self.parts["collective"]
+        return None if exposed is None or self.skew is None else exposed - self.skew
 
-def budgets(figures: TraceFigures) -> list[Budget]:
+
+def budgets(figures: TraceFigures, attribution: Attribution) -> list[Budget]:
     """The budget of each device of ``figures``, by rank."""
-    rows = [_budget(figures, name, device) for name, device in figures.devices.items()]
+    skews = exposed_skew(attribution)
+    rows = [_budget(figures, name, device, skews.get(int(name))) for name, device in figures.devices.items()]
     return sorted(rows, key=lambda row: row.rank)
 
 
-def slowest(rows: list[Budget]) -> Budget | None:
-    """The budget with the longest step; ``None`` where no device has one."""
-    known = [row for row in rows if row.wall is not None]
-    return max(known, key=lambda row: row.wall or 0.0, default=None)
+def exposed_skew(attribution: Attribution) -> dict[int, int]:
+    """How much of each device's part ``collective`` lies where a collective waits for the last rank, in nanoseconds.
+
+    Empty where waiting cannot be told from transfer.
+    """
+    matched = match_collectives(attribution)
+    if not matched.known:
+        return {}
+    found = {}
+    for device, own in matched.instances.items():
+        timeline = attribution.devices[device]
+        start, end = merge(*_ordered(own.start[own.skew > 0], (own.start + own.skew)[own.skew > 0]))
+        found[device] = int(overlap_totals(timeline, start, end)[PART["collective"]].sum()) if len(start) else 0
+    return found
 
 
-def _budget(figures: TraceFigures, name: str, device: DeviceFigures) -> Budget:
+def _ordered(start: I64, end: I64) -> tuple[I64, I64]:
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order]
+
+
+def _budget(figures: TraceFigures, name: str, device: DeviceFigures, skew: int | None) -> Budget:
     steps = device.steps
     cells = {
         phase: {part: per_step(parts.get(part), steps) for part in PARTS}
@@ -77,6 +108,7 @@ def _budget(figures: TraceFigures, name: str, device: DeviceFigures) -> Budget:
         parts={part: per_step(device.partition_ns.get(part), steps) for part in PARTS},
         phases=phases,
         cells={phase: row for phase, row in cells.items() if phase in phases},
+        skew=per_step(skew, steps),
         inferred=figures.cycle.phases_inferred,
     )
 
@@ -178,7 +210,7 @@ class KernelRow:
 
 def kernels_per_step(device: DeviceFigures) -> list[KernelRow]:
     """The kernels of ``device`` within the window, dearest first."""
-    whole = max(sum(kernel.sum_ns for kernel in device.kernels), 1)
+    whole = max(sum(figures.sum_ns for figures in device.classes.values()), 1)
     steps = max(device.steps, 1)
     rows = [
         KernelRow(

@@ -14,6 +14,7 @@ from .collectives import match_collectives
 from .partition import blocking_calls
 from .ranks import rank_of_device, step_numbers
 from .shortnames import short_name
+from .steps import STEP
 from .vocabulary import CLASS, PARTS
 
 KINDS = ("ranges", "api", "stream", "collective", "gap")
@@ -266,11 +267,13 @@ def _add_host(builder: _Builder, attribution: Attribution, lane: Lane, thread: t
 
 
 def _range_phases(attribution: Attribution, rows: Index) -> I64:
-    """The phase that each range gives to the ops launched directly in it, ``UNKNOWN`` for ranges that give none."""
+    """The phase that each range gives to the ops launched directly in it, ``UNKNOWN`` for steps and other ranges."""
     labels, ranges = attribution.plan.labels, attribution.trace.ranges
     given = dict(zip(zip(labels.pid.tolist(), labels.tid.tolist(), labels.start.tolist()), labels.phase.tolist()))
     asked = zip(ranges.pid[rows].tolist(), ranges.tid[rows].tolist(), ranges.start[rows].tolist())
-    return np.array([given.get(key, UNKNOWN) for key in asked], np.int64)
+    phase = np.array([given.get(key, UNKNOWN) for key in asked], np.int64)
+    step = np.array([STEP.match(attribution.trace.strings[text]) is not None for text in ranges.text[rows].tolist()])
+    return np.where(step, UNKNOWN, phase) if len(rows) else phase
 
 
 def _of_thread(builder: _Builder, thread: tuple[int, int], pid: I64, tid: I64, start: I64, end: I64) -> Index:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any
@@ -17,11 +18,13 @@ import msgspec
 from .kineto_decode import META_KEYS, Args, Decoded, Event, Scalar
 from .model import Note
 
+_Mend = Callable[[str], str]
+
 _JSON = json.JSONDecoder(strict=False, parse_float=Decimal, parse_constant=lambda _: None)
 _ARRAY = re.compile(r'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _EVENT_KEY = r'"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp)"\s*:'
-_NEXT = re.compile(rf"\}}\s*(?=,\s*\{{\s*{_EVENT_KEY}|\]\s*(?:[,}}]|$))")
+_NEXT = re.compile(rf'\}}\s*(?=,\s*(?:$|\{{\s*(?:$|"\w*"?$|{_EVENT_KEY}))|\]\s*(?:[,}}]|$))')
 _NOT_FINITE = re.compile(r"(?<=[:,\[])(\s*)[-+]?(?:inf|infinity|nan)(?=\s*[,}\]])", re.IGNORECASE)
 _VALUE = re.compile(r'("\s*:\s*")(.*?)("(?=\s*(?:,\s*"[^"\\]*"\s*:|\}|\],)))', re.DOTALL)
 _STRAY_QUOTE = re.compile(r'(?<!\\)"')
@@ -82,13 +85,13 @@ def _next_value(text: str, at: int) -> tuple[object, int | None]:
     first = None
     for boundary in islice(_NEXT.finditer(text, at), _BOUNDARIES):
         stop = boundary.start() + 1
-        first = first or stop
-        value = _mended(text[at:stop])
+        value = _mended(text[at:stop], _MENDS if first is None else ())
         if value is not None:
             return value, stop
+        first = first or stop
     if first is not None:
         return None, first
-    return _mended(text[at:].rstrip(", \t\r\n")), None
+    return _mended(text[at:], _MENDS), None
 
 
 def _skip(text: str, at: int) -> int:
@@ -96,10 +99,10 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _mended(chunk: str) -> object:
-    """The event in ``chunk``, if need be with infinities made null and stray quotes escaped, or ``None``."""
-    mends = (str, _without_infinities, _with_escaped_quotes)
-    for mend in mends if len(chunk) < _LONGEST_MENDED else mends[:2]:
+def _mended(chunk: str, mends: Sequence[_Mend]) -> object:
+    """The event in ``chunk``, if need be after one of ``mends`` after the other, or ``None``."""
+    steps: tuple[_Mend, ...] = (str, *mends)
+    for mend in steps:
         chunk = mend(chunk)
         try:
             return _JSON.decode(chunk)
@@ -113,7 +116,12 @@ def _without_infinities(chunk: str) -> str:
 
 
 def _with_escaped_quotes(chunk: str) -> str:
+    if len(chunk) > _LONGEST_MENDED:
+        return chunk
     return _VALUE.sub(lambda value: value[1] + _STRAY_QUOTE.sub(r'\\"', value[2]) + value[3], chunk)
+
+
+_MENDS = (_without_infinities, _with_escaped_quotes)
 
 
 def _meta(text: str) -> dict[str, Any]:

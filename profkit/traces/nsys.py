@@ -224,8 +224,7 @@ def _physical_devices(tables: NsysTables, ops: Ops) -> I32:
     mapping = {
         (pid, cuda): gpu for gpu, cuda, pid in tables.rows("TARGET_INFO_CUDA_DEVICE", ["gpuId", "cudaId", "pid"])
     }
-    for pid, cuda in {(int(p), int(d)) for p, d in np.unique(np.stack([ops.pid, ops.device]), axis=1).T}:
-        gpu = mapping.get((pid, cuda))
+    for (pid, cuda), gpu in mapping.items():
         if gpu is not None and gpu != cuda:
             device[(ops.pid == pid) & (ops.device == cuda)] = gpu
     return device

@@ -1,0 +1,1 @@
+"""What analyses look like: pages, figures and exports; nothing here computes a figure."""

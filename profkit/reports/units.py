@@ -1,0 +1,55 @@
+"""Figures as the page writes them: with units, spaces that do not break, and ``unknown`` where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profkit.analyzers.words import duration
+
+FIXED, NARROW = "\u00a0", "\u202f"
+
+
+def ns(value: float | None) -> str:
+    """Nanoseconds with a unit, ``unknown`` for ``None``."""
+    return "unknown" if value is None else duration(value).replace(" ", FIXED)
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A number with at most so many digits behind the point."""
+    if value is None:
+        return "unknown"
+    return f"{value:,.{0 if value == int(value) else digits}f}".replace(",", NARROW)
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage."""
+    if value is None:
+        return "unknown"
+    if 0 < value < 0.0005:
+        return f"< 0.1{FIXED}%"
+    return f"{100 * value:.0f}{FIXED}%" if value >= 0.0995 or value == 0 else f"{100 * value:.1f}{FIXED}%"
+
+
+def _scaled(value: float | None, units: Sequence[str], base: int) -> str:
+    if value is None:
+        return "unknown"
+    place = 0
+    while value >= base and place < len(units) - 1:
+        value, place = value / base, place + 1
+    return f"{value:.3g}{FIXED}{units[place]}"
+
+
+def size(value: float | None) -> str:
+    """A number of bytes."""
+    return _scaled(value, ("B", "KiB", "MiB", "GiB"), 1024)
+
+
+def rate(value: float | None) -> str:
+    """Bytes per second."""
+    return _scaled(value, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"), 1000)
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital and a full stop."""
+    whole = text[:1].upper() + text[1:]
+    return whole if whole.endswith(".") or not whole else whole + "."

@@ -1,0 +1,167 @@
+"""The plugin in a server process: when it is on, what it says of itself, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.sglang.modules import read_modules
+from tests.sglang import fake_server
+
+CYCLE = "worker = dflash(); print(worker.forward_batch_generation(batch('DECODE', 3)))"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return fake_server.build(tmp_path)
+
+
+def finished(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def record(root: Path) -> dict[str, Any]:
+    (path,) = (root / "out").glob("plugin-*.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_importing_it_needs_neither_torch_nor_sglang_nor_nvtx() -> None:
+    code = "import profkit.sglang.plugin, sys; print(sorted({'torch', 'sglang', 'nvtx'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=fake_server.CHECKOUT
+    )
+    assert finished(done) == "[]\n"
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_it_is_off_unless_capture_turns_it_on(root: Path, value: str) -> None:
+    script = "from sglang.srt.plugins.hook_registry import HookRegistry as r; dflash(); print(r._hooks)"
+    assert finished(fake_server.run(root, script, PROFKIT_SGLANG=value)) == "{}\n"
+    assert list((root / "out").iterdir()) == []
+
+
+def test_the_record_of_a_process(root: Path) -> None:
+    assert finished(fake_server.run(root, CYCLE)) == "4\n"
+    found = record(root)
+    assert found["missing"] == found["faults"] == []
+    assert {probe["range"] for probe in found["probes"]} >= {
+        "step",
+        "target",
+        "draft_sample",
+        "accept_sim",
+        "kv_append",
+    }
+    ranks = [{"role": role, "gpu_id": 3, "tp_rank": 3} for role in ("target", "draft")]
+    assert found["runners"] == ranks
+    assert "environ" not in json.dumps(found)
+
+
+def test_without_a_folder_only_ranges_are_pushed(root: Path) -> None:
+    assert finished(fake_server.run(root, CYCLE, PROFKIT_OUT="")) == "4\n"
+
+
+def test_a_missing_probe_is_reported_and_the_rest_works(tmp_path: Path) -> None:
+    name = "_append_target_hidden_to_draft_kv_by_loc"
+    root = fake_server.build(tmp_path, dflash_worker_v2=fake_server.DFLASH.replace(name, "_append_elsewhere"))
+    done = fake_server.run(root, CYCLE)
+    assert finished(done) == "4\n"
+    assert f"no probe sglang.srt.speculative.dflash_worker_v2.DFlashWorkerV2.{name} in SGLang 0.5.17" in done.stderr
+    (missing,) = record(root)["missing"]
+    assert missing["range"] == "kv_append"
+    assert len(record(root)["probes"]) == 9
+
+
+def test_a_module_that_cannot_be_imported_is_a_missing_probe(tmp_path: Path) -> None:
+    root = fake_server.build(tmp_path, full_cuda_graph_backend="raise RuntimeError('no driver')")
+    script = fake_server.SERVER.replace("from sglang.srt.model_executor.runner_backend", "#")
+    done = subprocess.run(
+        [sys.executable, "-c", script + CYCLE],
+        env=fake_server.environment(root),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished(done) == "4\n"
+    (missing,) = record(root)["missing"]
+    assert missing["reason"] == "RuntimeError: no driver"
+
+
+def test_a_worker_that_the_table_does_not_list_gets_steps(root: Path) -> None:
+    script = """
+worker = SpeculativeAlgorithm.OTHER.create_worker(None)(TpModelWorker(ModelRunner()))
+print(worker.forward_batch_generation(batch('DECODE', 1)))
+print(hasattr(type(worker).forward_batch_generation, "__wrapped__"))
+"""
+    done = fake_server.run(root, script)
+    assert finished(done) == "4\nTrue\n"
+    assert "a worker that the table does not list" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["0.5.11", "0.4.10.post2"])
+def test_a_release_from_before_the_table(root: Path, version: str) -> None:
+    (root / "sglang" / "__init__.py").write_text(f'__version__ = "{version}"')
+    done = fake_server.run(root, CYCLE)
+    assert finished(done) == "4\n"
+    assert f"SGLang {version} is older than its first known release" in done.stderr
+
+
+def test_without_nvtx_the_server_runs(root: Path) -> None:
+    (root / "nvtx.py").write_text("raise ImportError('no nvtx')")
+    done = fake_server.run(root, CYCLE)
+    assert finished(done) == "4\n"
+    assert "profkit: no ranges (no nvtx); install profkit with its extra `capture`" in done.stderr
+
+
+CAPTURE = """
+from sglang.srt.speculative.dflash_worker_v2 import _DflashDraftSampler
+worker = dflash()
+def forward(runner, sampler=lambda hidden: None):
+    return lambda: sampler(runner.model.forward())
+backend = FullCudaGraphBackend()
+for size in (8, 4):
+    backend.capture_one(size, forward(worker.target_worker.model_runner))
+backend.capture_one(8, forward(worker.draft_model_runner, _DflashDraftSampler()))
+"""
+
+
+def test_modules_of_captured_graphs(root: Path) -> None:
+    finished(fake_server.run(root, CAPTURE))
+    (path,) = (root / "out").glob("modules-*.jsonl.gz")
+    graphs = read_modules(path)
+    assert [(graph.batch_size, graph.role) for graph in graphs] == [(8, "target"), (4, "target"), (8, "draft")]
+    layers = [f"model.{layer}{part}" for layer in ("first", "second") for part in (".self_attn", ".mlp", "")]
+    assert [graph.names for graph in graphs] == [(*layers, "model")] * 2 + [(*layers, "model", "draft_sample")]
+    for graph in graphs:
+        assert graph.depths == (2, 2, 1, 2, 2, 1, 0, 0)[: len(graph.names)]
+        assert graph.clocks["monotonic_ns"] <= graph.starts_ns[-1] <= graph.ends_ns[-1]
+        assert sorted(graph.ends_ns) == list(graph.ends_ns)
+
+
+def test_a_capture_that_fails_leaves_no_module_hook(root: Path) -> None:
+    script = """
+import torch.nn.modules.module as module
+def crash():
+    ModelRunner().model.forward()
+    raise ZeroDivisionError
+try:
+    FullCudaGraphBackend().capture_one(4, crash)
+except ZeroDivisionError:
+    print(module._pre, module._post)
+"""
+    assert finished(fake_server.run(root, script)) == "{} {}\n"
+
+
+def test_a_server_that_compiles_is_left_alone(tmp_path: Path) -> None:
+    compiling = fake_server.MODEL_RUNNER.replace("enable_torch_compile=False", "enable_torch_compile=True")
+    root = fake_server.build(tmp_path, model_runner=compiling)
+    finished(fake_server.run(root, CAPTURE))
+    assert list((root / "out").glob("modules-*")) == []
+    assert record(root)["modules_off"] == "the server compiles its forwards"

@@ -28,6 +28,16 @@ class SweepRun(msgspec.Struct, kw_only=True):
     failure: str | None = None
 
 
+class ServerFailure(msgspec.Struct, kw_only=True):
+    """How a server ended that should not have: in which phase of the run, and the last lines of its log."""
+
+    phase: str
+    fault: str
+    graphs: bool | None = None
+    exit_status: int | None = None
+    log: list[str] = []
+
+
 class Sweep(msgspec.Struct, kw_only=True):
     """What is known of a run of the engine: configuration, hardware, versions, and the runs in it."""
 
@@ -41,6 +51,7 @@ class Sweep(msgspec.Struct, kw_only=True):
     hardware: dict[str, Any] = {}
     versions: dict[str, str] = {}
     settings: dict[str, Any] = {}
+    failures: list[ServerFailure] = []
     note: str = ""
 
 

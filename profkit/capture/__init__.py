@@ -1,0 +1,7 @@
+"""Recording a server: configurations, its life cycle, load, the recorder, and the sweep that comes of it."""
+
+from .plan import Plan, make_plan
+from .run import capture, dry_run
+from .settings import Settings, load_settings, preset_names
+
+__all__ = ["Plan", "Settings", "capture", "dry_run", "load_settings", "make_plan", "preset_names"]

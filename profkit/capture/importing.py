@@ -1,0 +1,132 @@
+"""From a recorder's report to a bundle: trimmed, with NVML's samples, and with what is known of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from profkit.traces import Device, Note, Process, Run, Trace, save_bundle
+from profkit.traces.trim import recorded_period_ns, trim_steps
+
+from .backends import Recorded
+from .machine import Row, as_samples
+from .plan import Plan
+
+CLOCK_TOLERANCE_NS = 5_000_000_000
+
+
+@dataclass(slots=True)
+class Window:
+    """One concurrency of one pass: what was measured and recorded. Times in UTC nanoseconds, rates in tokens/s.
+
+    ``number`` counts the windows that the recorder has opened, from 1; 0 for one that it has not.
+    """
+
+    concurrency: int
+    graphs: bool
+    name: str
+    number: int = 0
+    began_ns: int = 0
+    ended_ns: int = 0
+    opened_ns: int = 0
+    closed_ns: int = 0
+    rates: list[float] = field(default_factory=list)
+    accept_length: float | None = None
+    period_ns: float | None = None
+    trace: str | None = None
+    failure: str | None = None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Throughput while nothing was recorded."""
+        return sum(self.rates) / len(self.rates) if self.rates else None
+
+    @property
+    def tokens_per_s_recorded(self) -> float | None:
+        """Throughput of the recorded steps: requests times tokens of each per step, over the median step period."""
+        if not self.period_ns:
+            return None
+        return self.concurrency * (self.accept_length or 1.0) * 1e9 / self.period_ns
+
+
+def import_window(
+    plan: Plan,
+    window: Window,
+    recorded: Recorded,
+    rows: Sequence[Row],
+    ranks: Mapping[int, int],
+    machine: Mapping[str, Any],
+) -> None:
+    """Write the bundle of ``window`` into the plan's folder and note it in the window.
+
+    ``rows`` are NVML's samples, ``ranks`` the rank of each process, ``machine`` what is known of the GPUs.
+    """
+    trimmed = trim_steps(recorded.trace, plan.settings.windows.steps, window.concurrency)
+    window.period_ns = recorded_period_ns(trimmed)
+    samples, strings = as_samples(rows, trimmed.strings, _zero(recorded, window))
+    trace = replace(
+        trimmed,
+        samples=samples,
+        strings=strings,
+        processes=tuple(_with_rank(process, ranks) for process in trimmed.processes),
+        devices=tuple(_with_link(device, machine) for device in trimmed.devices),
+        notes=(*trimmed.notes, *_missing_ranges(trimmed)),
+        run=_run(plan, window),
+    )
+    save_bundle(trace, plan.folder / window.name)
+    window.trace = window.name
+
+
+def _zero(recorded: Recorded, window: Window) -> int:
+    """The UTC time of the trace's zero: as the report says, or, where that is absent or absurd, from our own clock."""
+    trace = recorded.trace
+    starts = [int(table.start.min()) for table in (trace.ops, trace.ranges) if len(table)]
+    first = max(min(starts, default=0), 0)
+    zero = recorded.zero_utc_ns
+    if zero is not None and abs(zero + first - window.opened_ns) < CLOCK_TOLERANCE_NS:
+        return zero
+    return window.opened_ns - first
+
+
+def _with_rank(process: Process, ranks: Mapping[int, int]) -> Process:
+    known = ranks.get(process.pid, process.rank)
+    return process if known is None else replace(process, rank=known, role=process.role or "engine")
+
+
+def _with_link(device: Device, machine: Mapping[str, Any]) -> Device:
+    """The bandwidth of the link that joins the GPU to its peers, where it can only be PCIe."""
+    gpu = next((one for one in machine.get("gpus", []) if _same_bus(one["bus_id"], device.bus_id)), None)
+    over_nvlink = any(pair["nvlink"] for pair in machine.get("topology", []))
+    if gpu is None or device.link_bandwidth is not None or (over_nvlink and not machine.get("p2p_disabled")):
+        return device
+    return replace(device, link_bandwidth=gpu["pcie_bytes_per_s"])
+
+
+def _same_bus(one: str, other: str) -> bool:
+    """NVML writes eight digits of the PCI domain, nsys four."""
+    return bool(one) and bool(other) and one.lower()[-10:] == other.lower()[-10:]
+
+
+def _missing_ranges(trace: Trace) -> list[Note]:
+    """A recording without a step has to say so: the plugin was not found, or the recorder saw none of its ranges."""
+    if recorded_period_ns(trace) is not None:
+        return []
+    if "profkit" in trace.strings:
+        return [Note("warning", "fewer than two decode steps were recorded")]
+    advice = "nsys before 2025 sees ranges of the Python package nvtx only up to 0.2.11"
+    return [Note("warning", f"no range of profkit's plugin was recorded: see server.log, and note that {advice}")]
+
+
+def _run(plan: Plan, window: Window) -> Run:
+    return Run(
+        config=plan.settings.name,
+        concurrency=window.concurrency,
+        graphs=window.graphs,
+        accept_len=window.accept_length,
+        accept_len_source="reported by the server" if window.accept_length is not None else "",
+        tokens_per_s=window.tokens_per_s,
+        block_size=plan.block_size,
+        graph_batch_sizes=tuple(plan.graph_batch_sizes) if window.graphs else (),
+        engine=f"sglang {plan.version}",
+    )

@@ -1,0 +1,158 @@
+"""The exact plan of a capture: what is started with which arguments, what is recorded, and where it goes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profkit.traces import UsageError
+
+from .arguments import command_line, resolve
+from .models import drafter_config, target_config, write_model
+from .secrets import shown
+from .settings import GraphMode, Settings
+from .sglang_source import ServerArguments, assumed_arguments, find_sglang, read_arguments
+
+HOST = "127.0.0.1"
+SPECULATIVE_DEFAULT = 48
+"""SGLang runs no more requests than this at once with a speculative algorithm, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One start of the server: with CUDA graphs or without. ``suffix`` tells its files from the other pass's."""
+
+    graphs: bool
+    suffix: str
+    server: Mapping[str, Any]
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A capture, resolved against the installed SGLang in ``package``; ``remarks`` are sentences for the user."""
+
+    settings: Settings
+    concurrencies: tuple[int, ...]
+    passes: tuple[Pass, ...]
+    folder: Path
+    backend: str
+    package: Path | None
+    version: str
+    remarks: tuple[str, ...]
+
+    @property
+    def block_size(self) -> int | None:
+        """The drafter's block size, where there is a drafter."""
+        size = self.settings.server.get("speculative_dflash_block_size")
+        return int(size) if size is not None else None
+
+    @property
+    def graph_batch_sizes(self) -> list[int]:
+        """The batch sizes that CUDA graphs are captured for, where the configuration names them."""
+        return list(self.settings.server.get("cuda_graph_bs_decode") or self.settings.server.get("cuda_graph_bs") or [])
+
+
+def make_plan(
+    settings: Settings,
+    concurrencies: Sequence[int],
+    folder: Path,
+    *,
+    graphs: GraphMode | None = None,
+    backend: str = "nsys",
+) -> Plan:
+    """Resolve ``settings`` for this machine. Nothing is written or started.
+
+    Raises ``UsageError`` where the installed SGLang does not know an argument.
+    """
+    if not concurrencies or min(concurrencies) < 1:
+        raise UsageError("--conc: give concurrencies from 1, such as 1,32,128")
+    package = find_sglang()
+    modes = {"on": (True,), "off": (False,), "both": (True, False)}[graphs or settings.graphs]
+    passes = []
+    remarks = [] if package else ["SGLang is not installed here: its arguments are not checked"]
+    for with_graphs in modes:
+        wanted, remark = _server_arguments(settings, max(concurrencies), folder, with_graphs)
+        known = read_arguments(package) if package else assumed_arguments(wanted)
+        server, renamed = resolve(wanted, known)
+        remarks += [*remark, *renamed]
+        suffix = "-eager" if len(modes) > 1 and not with_graphs else ""
+        passes.append(Pass(with_graphs, suffix, server, tuple(_command(server, known))))
+    unique = tuple(dict.fromkeys(remarks))
+    ordered = tuple(dict.fromkeys(concurrencies))
+    return Plan(settings, ordered, tuple(passes), folder, backend, package, known.version, unique)
+
+
+def _command(server: Mapping[str, Any], known: ServerArguments) -> list[str]:
+    return [sys.executable, "-m", "sglang.launch_server", *command_line(server, known)]
+
+
+def _server_arguments(settings: Settings, most: int, folder: Path, graphs: bool) -> tuple[dict[str, Any], list[str]]:
+    server = {"host": HOST, "port": settings.port, **settings.server}
+    remarks = []
+    if settings.dummy:
+        server.setdefault("model_path", str(folder / "models" / "target"))
+        if settings.dummy.drafter:
+            server.setdefault("speculative_draft_model_path", str(folder / "models" / "drafter"))
+    if "model_path" not in server:
+        raise UsageError("no model: set server.model_path, or dummy.target for one without weights")
+    if not graphs:
+        server["disable_decode_cuda_graph"] = True
+    if server.get("speculative_algorithm") and "max_running_requests" not in server and most > SPECULATIVE_DEFAULT:
+        server["max_running_requests"] = most
+        said = f"SGLang runs at most {SPECULATIVE_DEFAULT} requests at once when it speculates"
+        remarks.append(f"{said}: max_running_requests is set to {most}")
+    return server, remarks
+
+
+def write_models(plan: Plan) -> None:
+    """Write the model folders without weights that the plan's server loads, if it loads any."""
+    dummy = plan.settings.dummy
+    if dummy is None:
+        return
+    write_model(plan.folder / "models" / "target", target_config(dummy.target))
+    if dummy.drafter:
+        if plan.block_size is None:
+            raise UsageError("dummy.drafter needs server.speculative_dflash_block_size; set it, such as to 8")
+        write_model(plan.folder / "models" / "drafter", drafter_config(dummy.target, plan.block_size))
+
+
+def describe(plan: Plan, wrapper: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The plan as text: every command, variable, window and file; the values of secrets are left out."""
+    settings, windows = plan.settings, plan.settings.windows
+    per_window = f"warm up (at most {windows.warm_up_s:g} s), measure {windows.measure_s:g} s, record {windows.steps}"
+    lines = [
+        f"configuration   {settings.name}: {settings.description}".rstrip(": "),
+        f"engine          SGLang {plan.version}, {settings.gpus} GPU(s), port {settings.port}",
+        f"output          {plan.folder}",
+        f"load            {_load(settings)}",
+        *(f"remark          {remark}" for remark in plan.remarks),
+        "environment     " + " ".join(f"{k}={shown(k, v)}" for k, v in sorted(environment.items())),
+    ]
+    for one in plan.passes:
+        lines += ["", f"server          CUDA graphs {'on' if one.graphs else 'off'}"]
+        lines += [f"  {shlex.join([*wrapper, *one.command])}"]
+        lines += [
+            f"  concurrency {c}: {per_window} decode steps, measure {windows.measure_s:g} s -> c{c}{one.suffix}/"
+            for c in plan.concurrencies
+        ]
+    low, high = _seconds(plan)
+    return "\n".join([*lines, "", f"time            {low} to {high} s, of which each server start takes 30 to 120 s"])
+
+
+def _load(settings: Settings) -> str:
+    load = settings.load
+    kind = f"prompts of {load.prompts}" if load.prompts else f"random prompts of {load.prompt_len} tokens"
+    return f"{kind}, {load.output_len} tokens out, sent as {'text' if load.text else 'token ids'}"
+
+
+def _seconds(plan: Plan) -> tuple[int, int]:
+    windows = plan.settings.windows
+    least = 3 + 2 * windows.measure_s + 4
+    most = windows.warm_up_s + 2 * windows.measure_s + 30
+    runs = len(plan.concurrencies) * len(plan.passes)
+    return int(30 * len(plan.passes) + least * runs), int(140 * len(plan.passes) + most * runs)

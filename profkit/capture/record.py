@@ -1,0 +1,117 @@
+"""The sweep's record, written anew whenever something is known: a run that is cut short leaves what it had."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from profkit.traces import Sweep, SweepRun, save_sweep
+from profkit.traces.sweep import SCHEMA, ServerFailure
+
+from .importing import Window
+from .machine import describe_machine, versions
+from .plan import Pass, Plan
+from .plugin import PluginReport
+from .server import ServerError
+
+RESOLVED = (
+    "attention_backend", "sampling_backend", "speculative_draft_attention_backend", "moe_runner_backend", "dtype",
+    "kv_cache_dtype", "max_total_num_tokens", "max_running_requests", "chunked_prefill_size", "mem_fraction_static",
+    "disable_overlap_schedule", "disable_custom_all_reduce", "page_size", "startup_time",
+)  # fmt: skip
+"""What of the server's own account is kept; the rest repeats the configuration."""
+
+
+class Record:
+    """What is known of a capture, and ``sweep.json`` in its folder."""
+
+    def __init__(self, plan: Plan, command: str, recorder: str) -> None:
+        self.machine = describe_machine()
+        self.machine["p2p_disabled"] = plan.settings.env.get("NCCL_P2P_DISABLE") == "1"
+        self._plan = plan
+        self._windows: dict[str, Window] = {}
+        modes = {one.graphs for one in plan.passes}
+        self._sweep = Sweep(
+            schema=SCHEMA,
+            config=plan.settings.name,
+            runs=[],
+            graphs=modes.pop() if len(modes) == 1 else None,
+            block_size=plan.block_size,
+            graph_batch_sizes=plan.graph_batch_sizes,
+            engine=f"sglang {plan.version}",
+            hardware=self.machine,
+            versions={**versions(plan.package or Path()), plan.backend: recorder},
+            settings={
+                "command": command,
+                "configuration": plan.settings.record(),
+                "server": [_portable(one.command, plan) for one in plan.passes],
+                "remarks": list(plan.remarks),
+            },
+            note="stopped before its end",
+        )
+        self.save()
+
+    @property
+    def sweep(self) -> Sweep:
+        """The record as it stands."""
+        return self._sweep
+
+    def server_is_up(self, said: Mapping[str, Any], most: int, say: Callable[[str], None]) -> None:
+        """Keep how the server resolved what the configuration leaves open."""
+        self._sweep.settings["resolved"] = {key: said[key] for key in RESOLVED if said.get(key) is not None}
+        allowed = said.get("max_running_requests")
+        if isinstance(allowed, int) and allowed < most:
+            say(f"the server runs at most {allowed} requests at once, fewer than {most}: see max_running_requests")
+        self.save()
+
+    def plugin_says(self, report: PluginReport, say: Callable[[str], None]) -> None:
+        """Keep what the plugin found amiss."""
+        for sentence in report.amiss:
+            say(sentence)
+        self._sweep.settings["plugin"] = list(report.amiss)
+        self.save()
+
+    def server_failed(self, error: ServerError, one: Pass) -> None:
+        """Keep how the server ended."""
+        failure = ServerFailure(
+            phase=error.phase, fault=error.fault, graphs=one.graphs, exit_status=error.server_exit_status, log=error.log
+        )
+        self._sweep.failures.append(failure)
+        for window in self._windows.values():
+            if window.graphs == one.graphs and window.name.removesuffix(one.suffix) == error.phase.split(" ")[-1]:
+                window.failure = str(error)
+        self.save()
+
+    def measured(self, window: Window) -> None:
+        """Take up what is known of ``window``."""
+        self._windows[window.name] = window
+        self.save()
+
+    def finish(self) -> None:
+        """The capture has come to its end."""
+        self._sweep.note = ""
+        self.save()
+
+    def save(self) -> None:
+        """Write the record."""
+        self._sweep.runs = [_run(window) for window in self._windows.values()]
+        save_sweep(self._sweep, self._plan.folder)
+
+
+def _portable(command: Sequence[str], plan: Plan) -> str:
+    """The server's command line without the places of this machine."""
+    return shlex.join(["python", *command[1:]]).replace(str(plan.folder), ".")
+
+
+def _run(window: Window) -> SweepRun:
+    return SweepRun(
+        concurrency=window.concurrency,
+        trace=window.trace,
+        graphs=window.graphs,
+        accept_len=window.accept_length,
+        tokens_per_s=window.tokens_per_s,
+        tokens_per_s_recorded=window.tokens_per_s_recorded,
+        failure=window.failure,
+    )

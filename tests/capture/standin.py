@@ -1,0 +1,317 @@
+"""A stand-in for SGLang on a plain machine: its endpoints, its process tree, its ranges, and its ways to fail.
+
+A main process speaks HTTP; one worker per rank runs steps and pushes profkit's NVTX ranges, as the plugin does.
+`STANDIN_MODE` chooses how it fails: slow_start, crash_start, crash_window, graph_crash, hang, slow_stop, refuse_window.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+MODE = os.environ.get("STANDIN_MODE", "")
+STEP_S = 0.004
+BLOCK = 8
+
+
+def push(text: str) -> None:
+    import nvtx
+
+    nvtx.push_range(text, domain="profkit")
+
+
+def pop() -> None:
+    import nvtx
+
+    nvtx.pop_range(domain="profkit")
+
+
+def run_step(kind: str, batch: int, speculative: bool) -> None:
+    """One pass over the batch, in the ranges that design.md names."""
+    inner = ["target"]
+    if kind == "decode" and speculative:
+        inner = ["prepare", "draft", "draft_sample", "target", "accept", "accept_sim", "kv_append"]
+    push(f"step:{kind} bs={batch}")
+    for name in inner:
+        push(name)
+        time.sleep(STEP_S / len(inner))
+        pop()
+    pop()
+
+
+class Scheduler:
+    """Rank 0: the batch, the window, and the other ranks, which repeat each step."""
+
+    def __init__(self, inbox, outbox, peers, args) -> None:
+        self.inbox, self.outbox, self.peers, self.args = inbox, outbox, peers, args
+        self.requests: dict[str, dict] = {}
+        self.window = None
+        self.steps_left = 0
+        self.count = 0
+
+    def run(self) -> None:
+        while True:
+            self.take_orders()
+            if not self.requests:
+                time.sleep(0.002)
+                continue
+            self.step()
+
+    def take_orders(self) -> None:
+        while True:
+            try:
+                order, value = self.inbox.get_nowait()
+            except queue.Empty:
+                return
+            getattr(self, order)(value)
+
+    def add(self, request: dict) -> None:
+        self.requests[request["rid"]] = {**request, "tokens": 0, "verify": 0, "sent": 0, "new": True}
+
+    def abort(self, _: object) -> None:
+        for request in list(self.requests.values()):
+            self.finish(request, "abort")
+
+    def start_profile(self, value: dict) -> None:
+        import nvtx
+
+        self.window = nvtx.start_range("window", domain="profkit-capture")
+        self.steps_left = value.get("num_steps") or 1 << 30
+
+    def stop_profile(self, _: object) -> None:
+        import nvtx
+
+        nvtx.end_range(self.window)
+        self.window, self.steps_left = None, 0
+        print("[standin TP0] Profiling done. Traces are saved to: /nowhere", flush=True)
+
+    def step(self) -> None:
+        fresh = [request for request in self.requests.values() if request["new"]]
+        kind, batch = ("prefill", len(fresh)) if fresh else ("decode", len(self.requests))
+        self.misbehave(kind)
+        speculative = self.args.speculative_algorithm == "DFLASH"
+        for peer in self.peers:
+            peer.put((kind, batch, speculative))
+        run_step(kind, batch, speculative)
+        self.count += 1
+        for request in fresh or list(self.requests.values()):
+            self.advance(request, 1 if fresh or not speculative else 3 + self.count % 2)
+        if self.window is not None:
+            self.steps_left -= 1
+            if self.steps_left <= 0:
+                self.stop_profile(None)
+
+    def misbehave(self, kind: str) -> None:
+        if MODE == "graph_crash" and kind == "decode" and not self.args.disable_decode_cuda_graph:
+            raise AttributeError("'NoneType' object has no attribute 'replay'")
+        if MODE == "crash_window" and self.window is not None and self.steps_left < 8:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if MODE == "hang" and self.count > 400:
+            time.sleep(3600)
+
+    def advance(self, request: dict, tokens: int) -> None:
+        request["new"] = False
+        request["tokens"] = min(request["tokens"] + tokens, request["max_new_tokens"])
+        request["verify"] += 1
+        if request["tokens"] >= request["max_new_tokens"]:
+            self.finish(request, "length")
+        elif request["tokens"] - request["sent"] >= request["interval"]:
+            request["sent"] = request["tokens"]
+            self.outbox.put((request["rid"], {"completion_tokens": request["tokens"], "finish_reason": None}))
+
+    def finish(self, request: dict, reason: str) -> None:
+        meta = {"completion_tokens": request["tokens"], "finish_reason": {"type": reason}}
+        if self.args.speculative_algorithm == "DFLASH":
+            meta["spec_verify_ct"] = request["verify"]
+            meta["spec_accept_length"] = request["tokens"] / max(request["verify"], 1)
+        self.outbox.put((request["rid"], meta))
+        self.requests.pop(request["rid"], None)
+
+
+def leave_record(rank: int) -> None:
+    """As the plugin does, in `PROFKIT_OUT`."""
+    record = {"pid": os.getpid(), "probes": [{"target": "x"}], "runners": [{"role": "target", "gpu_id": rank}]}
+    file = Path(os.environ["PROFKIT_OUT"]) / f"plugin-{os.getpid()}.json"
+    file.write_text(json.dumps(record))
+
+
+def scheduler(inbox, outbox, peers, args) -> None:
+    try:
+        leave_record(0)
+        Scheduler(inbox, outbox, peers, args).run()
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        os.kill(os.getppid(), signal.SIGQUIT)
+
+
+def follower(inbox, rank) -> None:
+    leave_record(rank)
+    while True:
+        run_step(*inbox.get())
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: State
+
+    def log_message(self, *_: object) -> None:
+        return
+
+    def do_GET(self) -> None:
+        if self.path in ("/health", "/health_generate"):
+            self.answer(200 if self.state.ready else 503, "")
+        elif self.path in ("/server_info", "/get_server_info"):
+            known = {"version": "0.5.17", "attention_backend": "triton", "max_running_requests": 4096}
+            self.answer(200, json.dumps(known))
+        else:
+            self.answer(404, "")
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.loads(raw or b"{}")
+        if self.path == "/generate":
+            self.generate(body)
+        elif self.path == "/start_profile" and MODE != "refuse_window":
+            self.state.inbox.put(("start_profile", body))
+            self.answer(200, "Start profiling.\n")
+        elif self.path == "/stop_profile":
+            self.state.inbox.put(("stop_profile", None))
+            self.answer(200, "Stop profiling.\n")
+        elif self.path == "/abort_request":
+            self.state.inbox.put(("abort", None))
+            self.answer(200, "")
+        elif self.path == "/flush_cache":
+            self.answer(200, "Cache flushed.\n")
+        else:
+            self.answer(500, "Internal Server Error")
+
+    def answer(self, status: int, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def generate(self, body: dict) -> None:
+        if len(body.get("input_ids") or body.get("text", "")) > 100_000:
+            self.answer(400, json.dumps({"error": {"message": "the input is too long"}}))
+            return
+        sampling = body["sampling_params"]
+        stream = bool(body.get("stream"))
+        rid, mailbox = self.state.submit(sampling["max_new_tokens"], sampling.get("stream_interval", 1))
+        if not stream:
+            while (meta := mailbox.get())["finish_reason"] is None:
+                pass
+            self.answer(200, json.dumps({"text": "", "meta_info": {"id": rid, **meta}}))
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while True:
+            meta = mailbox.get()
+            self.chunk(f"data: {json.dumps({'output_ids': [], 'meta_info': {'id': rid, **meta}})}\n\n")
+            if meta["finish_reason"] is not None:
+                break
+        self.chunk("data: [DONE]\n\n")
+        self.chunk("")
+
+    def chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+
+class State:
+    def __init__(self, inbox, outbox) -> None:
+        self.inbox, self.outbox = inbox, outbox
+        self.ready = False
+        self.mailboxes: dict[str, queue.Queue] = {}
+        self.count = 0
+        self.lock = threading.Lock()
+        threading.Thread(target=self.deliver, daemon=True).start()
+
+    def submit(self, tokens: int, interval: int) -> tuple[str, queue.Queue]:
+        with self.lock:
+            self.count += 1
+            rid = f"r{self.count}"
+            self.mailboxes[rid] = queue.Queue()
+        self.inbox.put(("add", {"rid": rid, "max_new_tokens": tokens, "interval": interval}))
+        return rid, self.mailboxes[rid]
+
+    def deliver(self) -> None:
+        while True:
+            rid, meta = self.outbox.get()
+            self.mailboxes[rid].put(meta)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--tp-size", type=int, default=1)
+    parser.add_argument("--model-path", required=True)
+    parser.add_argument("--speculative-algorithm")
+    parser.add_argument("--disable-decode-cuda-graph", action="store_true")
+    return parser.parse_known_args()[0]
+
+
+def main() -> None:
+    args = parse()
+    print(f"server_args={args}, environment says {os.environ.get('PLANTED_WORD', 'nothing')}", flush=True)
+    if MODE == "crash_start":
+        raise SystemExit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    # A helper in a session of its own, as daemons of an engine are: it has to go with the rest.
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    context = mp.get_context("spawn")
+    inbox, outbox = context.Queue(), context.Queue()
+    peers = [context.Queue() for _ in range(args.tp_size - 1)]
+    workers = [context.Process(target=scheduler, args=(inbox, outbox, peers, args), daemon=True)]
+    workers += [context.Process(target=follower, args=(peer, rank), daemon=True) for rank, peer in enumerate(peers, 1)]
+    for worker in workers:
+        worker.start()
+
+    def stop(*_: object) -> None:
+        if MODE == "slow_stop":
+            time.sleep(3600)
+        for worker in workers:
+            worker.kill()
+        os._exit(0)
+
+    def child_failed(*_: object) -> None:
+        for worker in workers:
+            worker.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGQUIT, child_failed)
+    Handler.state = State(inbox, outbox)
+    server = Server((args.host, args.port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    time.sleep(6.0 if MODE == "slow_start" else 0.5)
+    Handler.state.ready = True
+    print("The server is fired up and ready to roll!", flush=True)
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""NVML's answers, from a library that poses as pynvml with two GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from profkit.capture import machine
+
+
+class FakeError(Exception):
+    """NVML cannot say."""
+
+
+def unsupported(*_: Any) -> None:
+    raise FakeError
+
+
+FAKE = SimpleNamespace(
+    NVMLError=FakeError,
+    NVML_P2P_CAPS_INDEX_NVLINK=2, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2,
+    NVML_PCIE_UTIL_TX_BYTES=0, NVML_PCIE_UTIL_RX_BYTES=1,
+    nvmlDeviceGetCount=lambda: 2,
+    nvmlDeviceGetHandleByIndex=lambda i: i,
+    nvmlDeviceGetName=lambda h: b"NVIDIA H200",
+    nvmlDeviceGetPciInfo=lambda h: SimpleNamespace(busId=f"0000000{h}:1B:00.0"),
+    nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(total=1 << 37),
+    nvmlDeviceGetMaxPcieLinkGeneration=lambda h: 5,
+    nvmlDeviceGetMaxPcieLinkWidth=lambda h: 16,
+    nvmlDeviceGetEnforcedPowerLimit=unsupported,
+    nvmlDeviceGetTopologyCommonAncestor=lambda a, b: 50,
+    nvmlDeviceGetP2PStatus=lambda a, b, c: 0,
+    nvmlDeviceGetPcieThroughput=lambda h, which: 2000,
+    nvmlDeviceGetClockInfo=lambda h, which: 1980,
+    nvmlDeviceGetPowerUsage=lambda h: 350_000,
+    nvmlDeviceGetCurrentClocksThrottleReasons=unsupported,
+    nvmlDeviceGetUtilizationRates=lambda h: SimpleNamespace(gpu=97, memory=40),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def fake() -> Iterator[Any]:
+        yield FAKE
+
+    monkeypatch.setattr(machine, "nvml", fake)
+
+
+def test_description() -> None:
+    known = machine.describe_machine()
+    assert known["gpus"][0]["name"] == "NVIDIA H200"
+    assert known["gpus"][0]["pcie_bytes_per_s"] == 16 * 3_938_000_000
+    assert known["gpus"][0]["power_limit_mw"] is None
+    assert known["topology"] == [{"gpus": [0, 1], "pcie": "system", "nvlink": True}]
+
+
+@pytest.mark.parametrize(("named", "seen"), [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("7", []), ("GPU-ab", [0])])
+def test_visible_gpus(monkeypatch: pytest.MonkeyPatch, named: str | None, seen: list[int]) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if named is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert machine.visible_gpus() == seen
+
+
+def test_samples_of_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PERIOD_S", 0.01)
+    began = time.time_ns()
+    with machine.Sampler([0, 1]) as sampler:
+        time.sleep(0.2)
+    rows = sampler.between(began, time.time_ns())
+    assert {row[1] for row in rows} == {0, 1}
+    last = {row[2]: row[3] for row in rows}
+    assert last == {
+        "pcie_tx_bytes_per_s": 2e6, "pcie_rx_bytes_per_s": 2e6, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 1980.0,
+        "power_w": 350.0, "gpu_utilisation_percent": 97.0, "memory_utilisation_percent": 40.0,
+    }  # fmt: skip
+    assert sampler.between(0, began - 1) == []

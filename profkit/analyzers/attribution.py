@@ -19,8 +19,8 @@ from .vocabulary import CLASS, PARTS, PHASE
 class Attribution:
     """A trace with, per op: row of its launch, row of the innermost range, step, phase and class codes.
 
-    ``UNKNOWN`` stands where there is none. ``collective`` indexes ``collective_rules``; ``devices`` holds the
-    timeline of each device.
+    ``UNKNOWN`` stands where there is none. ``in_decode`` tells which ops were launched in a decode step;
+    ``collective`` indexes ``collective_rules``; ``devices`` holds the timeline of each device.
     """
 
     trace: Trace
@@ -29,16 +29,12 @@ class Attribution:
     launch: I64
     range: I64
     step: I64
+    in_decode: Bools
     phase: I8
     kernel_class: I8
     collective: I32
     collective_rules: tuple[Rule, ...]
     devices: dict[int, DeviceTimeline]
-
-    @property
-    def in_decode(self) -> Bools:
-        """Which ops were launched in a decode step."""
-        return decode_ops(self.plan, self.step)
 
     def check(self) -> None:
         """Raise ``ValueError`` where the parts of a device do not sum to its time."""
@@ -59,17 +55,24 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
     rules = rules or load_rules()
     ops, launches = trace.ops, trace.launches
     launch = launch_of_op(ops, launches)
-    owned = launch >= 0
-    row = np.maximum(launch, 0)
-    launch_ops = np.bincount(launch[owned], minlength=len(launches)).astype(np.int64)
+    launch_ops = np.bincount(launch[launch >= 0], minlength=len(launches)).astype(np.int64)
     plan = plan_steps(trace, rules, launch_ops)
-    pid, tid, time = _launch_times(trace, row, owned)
+    calls = np.flatnonzero(launch_ops)
+    at = launches.pid[calls], launches.tid[calls], launches.start[calls]
+
+    def of_ops(found: I64) -> I64:
+        # The last place stays unknown: it is what an op without launch, at -1, reads.
+        by_launch = np.full(len(launches) + 1, UNKNOWN, np.int64)
+        by_launch[calls] = found
+        return by_launch[launch]
+
     steps, labels = plan.steps, plan.labels
-    step = spans_at(steps.pid, steps.tid, steps.start, steps.end, pid, tid, time)
-    label = spans_at(labels.pid, labels.tid, labels.start, labels.end, pid, tid, time)
+    step = of_ops(spans_at(steps.pid, steps.tid, steps.start, steps.end, *at))
+    label = of_ops(spans_at(labels.pid, labels.tid, labels.start, labels.end, *at))
     phase = np.full(len(ops), PHASE["outside"], np.int8)
     inside = step >= 0
     phase[inside] = labels.phase[label[inside]]
+    in_decode = decode_ops(plan, step)
     every = np.ones(len(trace.ranges), np.bool_)
     kernel_class, collective, collective_rules = classify(trace, rules)
     attribution = Attribution(
@@ -77,31 +80,18 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
         rules=rules,
         plan=plan,
         launch=launch,
-        range=range_at(trace.ranges, every, pid, tid, time),
+        range=of_ops(range_at(trace.ranges, every, *at)),
         step=step,
+        in_decode=in_decode,
         phase=phase,
         kernel_class=kernel_class,
         collective=collective,
         collective_rules=collective_rules,
         devices={},
     )
-    in_decode = attribution.in_decode
     for device in np.unique(ops.device).tolist():
         attribution.devices[device] = build_timeline(trace, rules, device, launch, phase, kernel_class, in_decode)
     return attribution
-
-
-def _launch_times(trace: Trace, row: I64, owned: Bools) -> tuple[I64, I64, I64]:
-    """Thread and start of each op's launch call; a thread that does not exist where there is none."""
-    if not len(trace.launches):
-        nowhere = np.full(len(row), UNKNOWN, np.int64)
-        return nowhere, nowhere, nowhere
-    launches = trace.launches
-    return (
-        np.where(owned, launches.pid[row], UNKNOWN),
-        np.where(owned, launches.tid[row], UNKNOWN),
-        np.where(owned, launches.start[row], UNKNOWN),
-    )
 
 
 def classify(trace: Trace, rules: Rules) -> tuple[I8, I32, tuple[Rule, ...]]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from profkit.traces import I8, I64, UNKNOWN, Bools, Index
 
+from .arrays import occurring
 from .attribution import Attribution
 from .intervals import union_length
 from .partition import DeviceTimeline
@@ -55,8 +56,9 @@ class MatchedCollectives:
 
     @property
     def known(self) -> bool:
-        """Whether skew can be told from transfer."""
-        return len(self.instances) > 1 and not self.mismatches
+        """Whether skew can be told from transfer: not where no collective at all has a partner."""
+        count = sum(len(instances.row) for instances in self.instances.values())
+        return len(self.instances) > 1 and not self.mismatches and (self.unpaired < count or not count)
 
 
 def match_collectives(attribution: Attribution) -> MatchedCollectives:
@@ -77,7 +79,7 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
     offset = _clock_offsets(attribution, found, keys)
     matched = {device: _matched(device, found, keys, offset) for device in found}
     unpaired = sum(int(np.count_nonzero(m.skew == UNKNOWN)) for m in matched.values())
-    edges = len(set().union(*(np.unique(n[n >= 0]).tolist() for n in numbers.values()))) - len(common)
+    edges = len(set().union(*(occurring(n[n >= 0]).tolist() for n in numbers.values()))) - len(common)
     return MatchedCollectives(matched, tuple(mismatches), unpaired, edges, offset, keys)
 
 
@@ -126,7 +128,7 @@ def _instances(attribution: Attribution, device: int, number: I64) -> Instances:
 def _common_steps(numbers: dict[int, I64]) -> I64:
     common: I64 | None = None
     for number in numbers.values():
-        own = np.unique(number[number >= 0])
+        own = occurring(number[number >= 0])
         common = own if common is None else np.intersect1d(common, own)
     return common if common is not None else np.empty(0, np.int64)
 
@@ -296,12 +298,13 @@ def _kinds(attribution: Attribution, matched: MatchedCollectives, device: int) -
     sizes = message_sizes(attribution)[own.row]
     rule = attribution.collective[own.row]
     phase: I8 = attribution.phase[own.row]
+    distinct_sizes, place = np.unique(sizes, return_inverse=True)
+    kind = (rule.astype(np.int64) * len(PHASES) + phase) * len(distinct_sizes) + place
     rows = []
-    for code, phase_code, size in sorted(
-        {(int(r), int(p), int(s)) for r, p, s in zip(rule, phase, sizes, strict=True)}
-    ):
-        kept = (rule == code) & (phase == phase_code) & (sizes == size)
-        rows.append(_kind(attribution, matched, device, kept, code, phase_code, size))
+    for number in occurring(kind).tolist():
+        kept = kind == number
+        one = int(np.argmax(kept))
+        rows.append(_kind(attribution, matched, device, kept, int(rule[one]), int(phase[one]), int(sizes[one])))
     return tuple(sorted(rows, key=lambda row: -row.sum_ns))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from profkit.traces import I64
 
+from .arrays import occurring
 from .attribution import Attribution
 from .result import Cycle
 from .vocabulary import PHASES
@@ -31,11 +31,12 @@ def device_steps(attribution: Attribution, device: int) -> DeviceSteps:
     """The decode steps that have ops on ``device``."""
     ops = attribution.trace.ops
     rows = np.flatnonzero((ops.device == device) & attribution.in_decode)
-    step, inverse = np.unique(attribution.step[rows], return_inverse=True)
-    first = np.full(len(step), np.iinfo(np.int64).max)
-    np.minimum.at(first, inverse, ops.start[rows])
-    order = np.argsort(first, kind="stable")
-    return DeviceSteps(step[order], first[order])
+    step = attribution.step[rows]
+    first = np.full(len(attribution.plan.steps), np.iinfo(np.int64).max)
+    np.minimum.at(first, step, ops.start[rows])
+    seen = occurring(step)
+    order = seen[np.argsort(first[seen], kind="stable")]
+    return DeviceSteps(order, first[order])
 
 
 def slowest_device(attribution: Attribution) -> int | None:
@@ -87,6 +88,6 @@ def phase_medians(attribution: Attribution, device: int, steps: DeviceSteps) -> 
     if timeline.window_end is None or not len(steps.first_op):
         return {}
     bounds = np.append(steps.first_op, timeline.window_end)
-    table = np.stack([timeline.totals(a, b).sum(axis=0) for a, b in pairwise(bounds.tolist())])
+    table = timeline.totals_of(bounds[:-1], bounds[1:]).sum(axis=1)
     medians = np.median(table, axis=0).astype(np.int64)
     return {PHASES[code]: int(value) for code, value in enumerate(medians) if value or table[:, code].any()}

@@ -99,15 +99,16 @@ def _kernels(attribution: Attribution, device: int, mine: Bools) -> tuple[Kernel
     """The kernels that take most time, and the largest that no rule named."""
     ops, strings = attribution.trace.ops, attribution.trace.strings
     rows, start, end = _in_window(attribution, device, mine)
-    key = (ops.name[rows].astype(np.int64) << 8) | attribution.phase[rows].astype(np.int64)
-    found, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
-    total = np.bincount(inverse, weights=end - start, minlength=len(found)).astype(np.int64)
-    kind = np.zeros(len(found), np.int64)
-    kind[inverse] = attribution.kernel_class[rows]
+    key = (ops.name[rows] + 1).astype(np.int64) * len(PHASES) + attribution.phase[rows]
+    count = np.bincount(key)
+    total = np.bincount(key, weights=end - start).astype(np.int64)
+    kind = np.zeros(len(count), np.int64)
+    kind[key] = attribution.kernel_class[rows]
+    found = np.flatnonzero(count)
     figures: list[KernelFigures] = []
     unnamed = 0
-    for place in np.argsort(-total, kind="stable").tolist():
-        name = strings[int(found[place]) >> 8]
+    for place in found[np.argsort(-total[found], kind="stable")].tolist():
+        name = strings[place // len(PHASES) - 1]
         ruled = int(kind[place]) != CLASS["other"] or Rules.match(attribution.rules.classes, name) is not None
         unnamed += not ruled
         if len(figures) < TOP_KERNELS or (not ruled and unnamed <= TOP_KERNELS // 4):
@@ -115,7 +116,7 @@ def _kernels(attribution: Attribution, device: int, mine: Bools) -> tuple[Kernel
                 KernelFigures(
                     re.sub(r"\s+", " ", name),
                     CLASSES[int(kind[place])],
-                    PHASES[int(found[place]) & 255],
+                    PHASES[place % len(PHASES)],
                     int(count[place]),
                     int(total[place]),
                     ruled,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profkit.traces import I8, I64, Bools, Trace
+from profkit.traces import I8, I64, UNKNOWN, Bools, Trace
 
+from .arrays import distinct, occurring
 from .attribution import Attribution
 from .shortnames import short_name
 from .steps import DECODE, STEP
@@ -143,7 +144,7 @@ def host_flame(attribution: Attribution, device: int, *, window: bool = True) ->
 def decode_steps(attribution: Attribution, device: int) -> int:
     """How many decode steps have ops on ``device``."""
     mine = (attribution.trace.ops.device == device) & attribution.in_decode
-    return len(np.unique(attribution.step[mine]))
+    return len(occurring(attribution.step[mine]))
 
 
 def _ops_of(attribution: Attribution, device: int, window: bool) -> tuple[I64, I64]:
@@ -179,23 +180,33 @@ def _push_host(tree: _Tree, attribution: Attribution, row: I64) -> None:
 
 def _range_paths(trace: Trace, innermost: I64) -> tuple[I64, I64]:
     """Texts of the ranges around ``innermost``, outermost first, and their number; steps themselves left out."""
-    ranges = trace.ranges
-    used = np.unique(innermost)
-    texts: list[list[int]] = []
-    for row in used.tolist():
-        chain = []
-        while row >= 0:
-            text = int(ranges.text[row])
-            if text >= 0 and not STEP.match(trace.strings[text]):
-                chain.append(text)
-            row = int(ranges.parent[row])
-        texts.append(chain[::-1])
-    depth = np.array([len(chain) for chain in texts], np.int64)
+    used = distinct(innermost)
+    outwards = _texts_outwards(trace, used)
+    depth = np.zeros(len(used), np.int64)
+    for text in outwards:
+        depth += text >= 0
     path = np.zeros((len(used), int(depth.max(initial=0))), np.int64)
-    for place, chain in enumerate(texts):
-        path[place, : len(chain)] = chain
+    place = depth.copy()
+    for text in outwards:
+        shown = np.flatnonzero(text >= 0)
+        place[shown] -= 1
+        path[shown, place[shown]] = text[shown]
     at = np.searchsorted(used, innermost)
     return path[at], depth[at]
+
+
+def _texts_outwards(trace: Trace, row: I64) -> list[I64]:
+    """Texts of ranges ``row``, of their parents, and so on; ``UNKNOWN`` for steps and where there is no parent left."""
+    ranges = trace.ranges
+    shown = np.zeros(len(trace.strings) + 1, np.bool_)
+    for number in np.unique(ranges.text).tolist():
+        shown[number] = number >= 0 and not STEP.match(trace.strings[number])
+    levels = []
+    while np.any(row >= 0):
+        text = np.where(row >= 0, ranges.text[row], UNKNOWN)
+        levels.append(np.where(shown[text], text, UNKNOWN))
+        row = np.where(row >= 0, ranges.parent[row], UNKNOWN)
+    return levels
 
 
 def _push_kernels(tree: _Tree, trace: Trace, rows: Bools, name: I64) -> None:
@@ -208,10 +219,14 @@ def _api_labels(attribution: Attribution, launch: I64, graph: Bools) -> tuple[I6
     """A label for each launch: the API call, and for graphs how many ops it owns."""
     owned = attribution.launch[attribution.launch >= 0]
     nodes = np.bincount(owned, minlength=len(attribution.trace.launches))[launch]
-    pairs = np.stack([attribution.trace.launches.api[launch], np.where(graph, nodes, 0)])
-    distinct, number = np.unique(pairs, axis=1, return_inverse=True)
+    nodes[~graph] = 0
+    width = int(nodes.max(initial=0)) + 1
+    pairs, number = np.unique(
+        attribution.trace.launches.api[launch].astype(np.int64) * width + nodes, return_inverse=True
+    )
     labels = []
-    for api, count in distinct.T.tolist():
+    for pair in pairs.tolist():
+        api, count = divmod(pair, width)
         text = attribution.trace.strings[api] if api >= 0 else "(unknown call)"
         labels.append(f"{text} ({count:,} node{'s' * (count != 1)})" if count else text)
-    return number.reshape(-1), labels
+    return number, labels

@@ -111,6 +111,8 @@ def captured_batch_size(attribution: Attribution, device: int) -> int | None:
     sizes = [size for size in attribution.trace.run.graph_batch_sizes if size >= usual]
     if sizes and usual >= 0:
         return min(sizes)
+    if real.max() <= usual:
+        return None
     node = ops.graph_node[rows]
     same = np.isin(node, np.unique(node[real == usual])) & (node != UNKNOWN)
     largest = int(real[same].max(initial=usual))

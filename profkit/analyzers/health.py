@@ -95,6 +95,9 @@ def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Ch
         yield Check("edge_steps", "warn", detail)
     if matched.known and collectives and not matched.mismatches:
         yield Check("collectives", "ok", f"{collectives} collectives matched over {len(matched.instances)} ranks")
+    if not matched.known and collectives and len(matched.instances) > 1 and not matched.mismatches:
+        detail = "no collective of a decode step has a partner on another rank: waiting cannot be told from transfer"
+        yield Check("collectives", "warn", detail, spoiled)
     apart = {device: offset for device, offset in matched.clock_offset.items() if offset}
     if apart:
         shown = ", ".join(f"device {device} by {offset / 1000:,.0f} µs" for device, offset in apart.items())

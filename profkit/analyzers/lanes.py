@@ -9,7 +9,9 @@ import numpy as np
 
 from profkit.traces import I8, I32, I64, UNKNOWN, Index
 
+from .arrays import distinct
 from .attribution import Attribution
+from .owners import pair_keys
 from .partition import blocking_calls
 from .shortnames import short_name
 from .steps import STEP
@@ -128,11 +130,13 @@ def _threads(attribution: Attribution, device: int, rank: int) -> Iterator[tuple
     """The threads that launched decode ops of ``device``: the busiest, then those with a twentieth of its launches."""
     launches = attribution.trace.launches
     mine = (attribution.trace.ops.device == device) & attribution.in_decode & (attribution.launch >= 0)
-    rows = np.unique(attribution.launch[mine])
-    threads, count = np.unique(np.stack([launches.pid[rows], launches.tid[rows]]), axis=1, return_counts=True)
+    rows = distinct(attribution.launch[mine])
+    (threads,) = pair_keys((launches.pid[rows], launches.tid[rows]))
+    _, first, count = np.unique(threads, return_index=True, return_counts=True)
     for place in np.argsort(-count, kind="stable").tolist():
         if count[place] * 20 >= count.max():
-            pid, tid = threads[:, place].tolist()
+            row = rows[first[place]]
+            pid, tid = int(launches.pid[row]), int(launches.tid[row])
             main = bool(count[place] == count.max())
             yield Lane(rank, device, "api", "API calls" if main else f"API, thread {tid}", 1), (pid, tid), main
 

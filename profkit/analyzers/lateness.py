@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I64, UNKNOWN, Index
+from profkit.traces import I8, I64, UNKNOWN, Index
 
 from .attribution import Attribution
 from .owners import pair_keys
-from .partition import blocking_calls
+from .partition import DeviceTimeline, blocking_calls
 from .vocabulary import HOST_PARTS, PART
 
 
@@ -32,6 +32,31 @@ class Blocking:
         return int(self.idle.sum())
 
 
+def parts_by_fault(attribution: Attribution, timeline: DeviceTimeline) -> I8:
+    """The parts of ``timeline``, with the wait of a graph that was launched in time counted as ``gap_queue``.
+
+    ``gap_graph_launch`` holds two things: the time that a late launch call takes, which is the host's fault, and the
+    time before the first kernel of a graph whose launch had begun before the GPU fell idle, which is not.
+    """
+    launch = attribution.launch[timeline.op]
+    before_graph = (timeline.part == PART["gap_graph_launch"]) & (launch >= 0)
+    parts = timeline.part.copy()
+    rows = np.flatnonzero(before_graph)
+    in_time = attribution.trace.launches.start[launch[rows]] < timeline.start[rows]
+    parts[rows[in_time]] = PART["gap_queue"]
+    return parts
+
+
+def graph_wait(attribution: Attribution, device: int) -> int:
+    """Idle time in the window before graphs that were launched in time, in nanoseconds."""
+    timeline = attribution.devices[device]
+    if timeline.window_start is None or timeline.window_end is None:
+        return 0
+    moved = parts_by_fault(attribution, timeline) != timeline.part
+    inside = moved & (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
+    return int((timeline.end - timeline.start)[inside].sum())
+
+
 def blocking_cost(attribution: Attribution, device: int) -> Blocking:
     """For each blocking call, the device's idle time that ends with a launch behind it, at most its own duration."""
     trace, timeline = attribution.trace, attribution.devices[device]
@@ -39,7 +64,7 @@ def blocking_cost(attribution: Attribution, device: int) -> Blocking:
     calls = np.flatnonzero(blocking_calls(trace, attribution.rules))
     if timeline.window_start is None or timeline.window_end is None or not len(calls):
         return none
-    late = np.isin(timeline.part, [PART[name] for name in HOST_PARTS])
+    late = np.isin(parts_by_fault(attribution, timeline), [PART[name] for name in HOST_PARTS])
     late &= (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
     launch = attribution.launch[timeline.op]
     late &= launch >= 0
@@ -55,12 +80,14 @@ def blocking_cost(attribution: Attribution, device: int) -> Blocking:
 def _last_call_before(attribution: Attribution, calls: Index, launch: I64) -> I64:
     """The last of ``calls`` that the thread of each launch had begun before it, or ``UNKNOWN``."""
     launches = attribution.trace.launches
-    (threads,) = pair_keys((launches.pid, launches.tid))
+    blocked, threads = pair_keys(
+        (launches.pid[calls], launches.tid[calls]), (launches.pid[launch], launches.tid[launch])
+    )
     last = np.full(len(launch), UNKNOWN, np.int64)
-    for thread in np.unique(threads[launch]):
-        own = calls[threads[calls] == thread]
+    for thread in np.unique(threads):
+        own = calls[blocked == thread]
         own = own[np.argsort(launches.start[own], kind="stable")]
-        mine = np.flatnonzero(threads[launch] == thread)
+        mine = np.flatnonzero(threads == thread)
         place = np.searchsorted(launches.start[own], launches.start[launch[mine]], "left") - 1
         last[mine] = np.where(place >= 0, own[np.maximum(place, 0)], UNKNOWN) if len(own) else UNKNOWN
     return last

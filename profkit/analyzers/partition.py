@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I8, I64, UNKNOWN, Index, Launches, OpKind, Ops, Trace
+from profkit.traces import I8, I64, UNKNOWN, Bools, Index, Launches, OpKind, Ops, Trace
 
+from .arrays import distinct, expand, occurring
 from .intervals import latest_active, merge
 from .owners import pair_keys
 from .rules import Rules
@@ -41,12 +43,20 @@ class DeviceTimeline:
 
     def totals(self, start: int, end: int) -> I64:
         """Nanoseconds by part and phase within ``[start, end)``: an array of shape (parts, phases)."""
-        length = np.minimum(self.end, end) - np.maximum(self.start, start)
-        inside = length > 0
-        cell = self.part[inside].astype(np.int64) * len(PHASES) + self.phase[inside]
+        total: I64 = self.totals_of(np.array([start]), np.array([end]))[0]
+        return total
+
+    def totals_of(self, start: I64, end: I64) -> I64:
+        """``totals`` of each interval ``[start, end)``: an array of shape (intervals, parts, phases)."""
+        first = np.searchsorted(self.end, start, "right")
+        behind = np.searchsorted(self.start, end, "left")
+        owner, segment = expand(first, behind)
+        length = np.minimum(self.end[segment], end[owner]) - np.maximum(self.start[segment], start[owner])
+        shape = (len(start), len(PARTS), len(PHASES))
+        cell = (owner * len(PARTS) + self.part[segment]) * len(PHASES) + self.phase[segment]
         # Sums of int64 stay exact in float64 below 2**53 ns, which is 104 days.
-        total = np.bincount(cell, weights=length[inside], minlength=len(PARTS) * len(PHASES))
-        return total.astype(np.int64).reshape(len(PARTS), len(PHASES))
+        total = np.bincount(cell, weights=length, minlength=math.prod(shape))
+        return total.astype(np.int64).reshape(shape)
 
     def window_totals(self) -> I64 | None:
         """``totals`` of the window, or ``None`` without one."""
@@ -62,7 +72,7 @@ def build_timeline(
     rows = np.flatnonzero(trace.ops.device == device)
     rows = rows[np.lexsort((trace.ops.end[rows], trace.ops.start[rows]))]
     ops = trace.ops.take(rows)
-    bounds = np.unique(np.concatenate([ops.start, ops.end]))
+    bounds = distinct(np.concatenate([ops.start, ops.end]))
     part, op = _busy_parts(ops, kernel_class[rows], bounds)
     start, end = bounds[:-1], bounds[1:]
     gaps = np.flatnonzero(op < 0)
@@ -90,12 +100,14 @@ def _busy_parts(ops: Ops, kernel_class: I8, bounds: I64) -> tuple[I8, I64]:
     copies = np.isin(ops.kind, (OpKind.MEMCPY, OpKind.MEMSET)) & ~collective
     part = np.full(max(len(bounds) - 1, 0), COPY, np.int8)
     decider = np.full(len(part), UNKNOWN, np.int64)
-    for code, members in ((COPY, copies), (COLLECTIVE, collective), (COMPUTE, ~collective & ~copies)):
+    undecided = np.arange(len(part))
+    for code, members in ((COMPUTE, ~collective & ~copies), (COLLECTIVE, collective), (COPY, copies)):
         group = np.flatnonzero(members)
-        active = latest_active(ops.start[group], ops.end[group], bounds[:-1])
+        active = latest_active(ops.start[group], ops.end[group], bounds[undecided])
         runs = active >= 0
-        part[runs] = code
-        decider[runs] = group[active[runs]]
+        part[undecided[runs]] = code
+        decider[undecided[runs]] = group[active[runs]]
+        undecided = undecided[~runs]
     return part, decider
 
 
@@ -135,39 +147,48 @@ def _cut_gaps(trace: Trace, rules: Rules, ops: Ops, launch: I64, start: I64, end
 
 def _in_or_before_graph(ops: Ops, op: Index, start: I64) -> I8:
     """For gaps before graph ops launched in time: inside the graph, before its first op, or another wait."""
-    (keys,) = pair_keys((ops.pid, ops.graph_launch))
-    graphs, graph = np.unique(keys, return_inverse=True)
-    # Two ops may end at once: the gap lies inside the graph if either belongs to it.
-    ended = np.searchsorted(np.unique(ops.end), ops.end) * len(graphs) + graph
-    asked = np.searchsorted(np.unique(ops.end), start) * len(graphs) + graph[op]
-    inside = np.isin(asked, ended)
-    in_graph = ops.graph_launch >= 0
+    in_graph = np.flatnonzero(ops.graph_launch >= 0)
+    (keys,) = pair_keys((ops.pid[in_graph], ops.graph_launch[in_graph]))
     first = np.zeros(len(ops), np.bool_)
-    first[np.flatnonzero(in_graph)[np.unique(keys[in_graph], return_index=True)[1]]] = True
+    first[in_graph[np.unique(keys, return_index=True)[1]]] = True
     other = np.where(first[op], PART["gap_graph_launch"], PART["gap_queue"])
-    return np.where(inside, PART["gap_in_graph"], other).astype(np.int8)
+    return np.where(_follows_own_graph(ops, op, start), PART["gap_in_graph"], other).astype(np.int8)
+
+
+def _follows_own_graph(ops: Ops, op: Index, start: I64) -> Bools:
+    """Whether an op of the graph launch of ``op`` ended at ``start``; several ops may end at once."""
+    order = np.argsort(ops.end, kind="stable")
+    ends = ops.end[order]
+    gap, place = expand(np.searchsorted(ends, start, "left"), np.searchsorted(ends, start, "right"))
+    ended, begun = order[place], op[gap]
+    same = (ops.pid[ended] == ops.pid[begun]) & (ops.graph_launch[ended] == ops.graph_launch[begun])
+    follows = np.zeros(len(start), np.bool_)
+    follows[gap[same]] = True
+    return follows
 
 
 def _host_pieces(trace: Trace, rules: Rules, row: I64, start: I64, end: I64, op: Index) -> list[_Pieces]:
     """Cut ``[start, end)`` into blocking calls, other calls, and neither, of the thread of launch ``row``."""
     launches = trace.launches
-    (threads,) = pair_keys((launches.pid, launches.tid)) if len(launches) else (np.empty(0, np.int64),)
+    (threads,) = pair_keys((launches.pid[row], launches.tid[row]))
     blocking = blocking_calls(trace, rules)
     pieces = []
-    for thread in np.unique(threads[row]):
-        calls = np.flatnonzero(threads == thread)
+    for thread in np.unique(threads):
+        mine = np.flatnonzero(threads == thread)
+        one = row[mine[0]]
+        calls = np.flatnonzero((launches.pid == launches.pid[one]) & (launches.tid == launches.tid[one]))
         points, labels = _call_labels(launches, calls, blocking[calls])
-        mine = np.flatnonzero(threads[row] == thread)
         pieces.append(_cut(points, labels, start[mine], end[mine], op[mine]))
     return pieces
 
 
 def blocking_calls(trace: Trace, rules: Rules) -> np.ndarray:
     """Which rows of ``trace.launches`` are calls that block until the GPU is done."""
-    named = np.zeros(max(len(trace.strings), 1), np.bool_)
-    for number in np.unique(trace.launches.api).tolist():
+    api = trace.launches.api
+    named = np.zeros(len(trace.strings) + 1, np.bool_)
+    for number in occurring(api[api >= 0]).tolist():
         named[number] = Rules.match(rules.blocking, trace.strings[number]) is not None
-    return named[trace.launches.api] if len(trace.launches) else np.zeros(0, np.bool_)
+    return named[api]
 
 
 def _call_labels(launches: Launches, calls: Index, blocking: np.ndarray) -> tuple[I64, I8]:
@@ -177,7 +198,7 @@ def _call_labels(launches: Launches, calls: Index, blocking: np.ndarray) -> tupl
     """
     every = merge(launches.start[calls], launches.end[calls])
     blocked = merge(launches.start[calls[blocking]], launches.end[calls[blocking]])
-    points = np.unique(np.concatenate([*every, *blocked]))
+    points = distinct(np.concatenate([*every, *blocked]))
     labels = np.full(len(points), PART["gap_host"], np.int8)
     labels[_covered(*every, points)] = PART["gap_api"]
     labels[_covered(*blocked, points)] = PART["gap_sync"]
@@ -200,5 +221,6 @@ def _cut(points: I64, labels: I8, start: I64, end: I64, op: Index) -> _Pieces:
     padded = np.append(points, np.iinfo(np.int64).max)
     piece_start = np.where(place == 0, start[owner], padded[edge - 1])
     piece_end = np.minimum(padded[edge], end[owner])
-    label = np.where(edge > 0, labels[np.maximum(edge - 1, 0)], PART["gap_host"]).astype(np.int8)
+    known = np.append(labels, np.int8(PART["gap_host"]))
+    label = np.where(edge > 0, known[np.maximum(edge - 1, 0)], PART["gap_host"]).astype(np.int8)
     return _Pieces(piece_start, piece_end, label, op[owner])

@@ -14,11 +14,15 @@ MAX_SHIFT = 3
 CLEARLY_BETTER = 4
 """A shift must bring the ends of steps so many times nearer before it replaces no shift."""
 
+NOT_THERE = np.iinfo(np.int64).min
+
 
 def rank_of_device(trace: Trace) -> dict[int, int]:
     """The rank of each device with ops: what the recording says, else the device's place among them."""
     devices = np.unique(trace.ops.device).tolist()
     said = {process.pid: process.rank for process in trace.processes if process.rank is not None}
+    if not said:
+        return {device: place for place, device in enumerate(devices)}
     ranks: dict[int, int] = {}
     for place, device in enumerate(devices):
         pids = np.unique(trace.ops.pid[trace.ops.device == device]).tolist()
@@ -54,7 +58,7 @@ def step_numbers(attribution: Attribution) -> dict[int, I64]:
 
 
 def _step_ends(number: I64, end: I64) -> I64:
-    ends = np.zeros(int(number.max()) + 1 if len(number) else 0, np.int64)
+    ends = np.full(int(number.max()) + 1 if len(number) else 0, NOT_THERE)
     np.maximum.at(ends, number, end)
     return ends
 
@@ -66,7 +70,9 @@ def _shift(reference: I64, ends: I64) -> int:
         low, high = max(0, shift), min(len(reference), len(ends) + shift)
         if high <= low:
             return float("inf")
-        return float(np.median(np.abs(reference[low:high] - ends[low - shift : high - shift])))
+        here, there = reference[low:high], ends[low - shift : high - shift]
+        both = (here != NOT_THERE) & (there != NOT_THERE)
+        return float(np.median(np.abs(here - there)[both])) if np.any(both) else float("inf")
 
     best = min(range(-MAX_SHIFT, MAX_SHIFT + 1), key=lambda shift: (distance(shift), abs(shift)))
     return best if distance(0) > CLEARLY_BETTER * distance(best) else 0

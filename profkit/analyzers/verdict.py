@@ -1,6 +1,6 @@
 """The verdict: what holds the step back, what removing it would give, and one sentence to act on for each cause.
 
-Faults (a late host, a straggler, a blocking call, a busy link, padding, unexplained waits) that cost at least
+Faults (a late host, a straggler, a blocking call, a busy link, padding, a queue) that cost at least
 ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work included, dearest first.
 """
 
@@ -15,7 +15,7 @@ from profkit.traces import F64
 from .attribution import Attribution
 from .collectives import MatchedCollectives
 from .contention import contended_transfer
-from .lateness import Blocking, blocking_cost
+from .lateness import Blocking, blocking_cost, graph_wait
 from .result import Cause, Cycle, DeviceFigures, GraphFigures
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
 from .waiting import causes_of_waiting
@@ -25,6 +25,31 @@ MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
 FAULTS = frozenset({"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "queue"})
 LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
+
+LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
+    "straggler_compute": (
+        ("compute", "copy"),
+        "its GPU works longer (mostly in {phase}): balance experts and sequences over the ranks, and compare the GPU's "
+        "clocks with the others'",
+    ),
+    "queue": (
+        ("gap_queue",),
+        "its GPU idles though the next work ({phase}) was launched in time: look for event waits between streams in "
+        "front of it",
+    ),
+    "graph_gaps": (
+        ("gap_in_graph",),
+        "it idles longer between the kernels of its graphs (mostly in {phase}): compare the GPU's clocks with the "
+        "others'",
+    ),
+    "unexplained": (
+        ("gap_unknown", "collective"),
+        "it spends longer on work without a launch record, or on collectives without a partner: the recording cannot "
+        "tell why",
+    ),
+}
+"""Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
+
 EAGER_SHARE = 0.5
 
 
@@ -43,6 +68,10 @@ class View:
         """Nanoseconds per step of the given parts of a device."""
         figures = self.devices[device]
         return sum(figures.partition_ns[part] or 0 for part in parts) / max(figures.steps, 1)
+
+    def graph_wait(self, device: int) -> float:
+        """Nanoseconds per step that a device idles before graphs that were launched in time."""
+        return graph_wait(self.attribution, device) / max(self.devices[device].steps, 1)
 
     def phase_per_step(self, phase: str, *parts: str) -> float:
         """Nanoseconds per step of the given parts of a phase on the slowest device."""
@@ -86,14 +115,15 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
     shown = [cause for cause in causes if cause.ns_per_step >= MIN_SHOWN * view.step_ns and cause.ns_per_step > 0]
 
     def order(cause: Cause) -> tuple[bool, int]:
-        return (not (cause.cause in FAULTS and cause.ns_per_step >= MIN_FAULT * view.step_ns), -cause.ns_per_step)
+        fault = cause.cause in FAULTS or cause.rank is not None
+        return (not (fault and cause.ns_per_step >= MIN_FAULT * view.step_ns), -cause.ns_per_step)
 
     return tuple(sorted(shown, key=order))
 
 
 def _stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     """Ranks that the others wait for, by what they did longer since the collective before."""
-    if not view.matched.known:
+    if not view.matched.known or len(view.devices) < 2:
         return []
     waits = {device: causes_of_waiting(view.attribution, view.matched, device) for device in view.devices}
     causes = []
@@ -104,7 +134,7 @@ def _stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         longer = np.median(np.stack(per_step), axis=0)
         waited = float(np.median([_waited(view, device, late) for device in others]))
         causes += _late_host(view, blocked, late, waited, longer)
-        causes += _slow_gpu(view, late, waited, longer)
+        causes += _late_gpu(view, late, waited, longer)
     return causes
 
 
@@ -131,18 +161,16 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
     return [Cause("straggler_host", rank, phase, part, round(cost), text)]
 
 
-def _slow_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
-    cost = float(longer[[PART["compute"], PART["copy"]]].sum())
-    if not cost:
-        return []
+def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
     rank = view.devices[late].rank
-    part, phase = _dearest(longer, ("compute", "copy"))
-    text = (
-        f"{_others_wait(view, late)} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank "
-        f"{rank}, {duration(cost)} of it because its GPU works longer (mostly in {phase}): balance experts and "
-        "sequences over the ranks, and compare the GPU's clocks with the others'"
-    )
-    return [Cause("straggler_compute", rank, phase, part, round(cost), text)]
+    waits = f"{_others_wait(view, late)} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank"
+    causes = []
+    for cause, (parts, why) in LATE_GPU.items():
+        cost = float(longer[[PART[name] for name in parts]].sum())
+        part, phase = _dearest(longer, parts)
+        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=phase)}"
+        causes.append(Cause(cause, rank, phase, part, round(cost), text))
+    return causes
 
 
 def _others_wait(view: View, late: int) -> str:
@@ -192,7 +220,7 @@ def _phase_at(view: View, launch: int) -> str:
 
 def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     """What every rank waits for its own host, beyond what blocking calls explain."""
-    own = {d: view.per_step(d, *LATE_PARTS) - blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
+    own = {d: _late_launches(view, d) - blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
     least = min(own, key=lambda device: own[device])
     figures = view.devices[least]
     cells = {
@@ -208,6 +236,11 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         f"{doing.get(part, 'in blocking calls')} while launching {phase}: {view.advice_for_host()}"
     )
     return [Cause("host_late", None, phase, part, round(own[least]), text)]
+
+
+def _late_launches(view: View, device: int) -> float:
+    """Nanoseconds per step that a device waits for a launch call to come, or to take effect."""
+    return view.per_step(device, *LATE_PARTS, "gap_graph_launch") - view.graph_wait(device)
 
 
 def _link(view: View) -> list[Cause]:
@@ -247,13 +280,13 @@ def _link(view: View) -> list[Cause]:
     return [*causes, Cause("link_bound", None, _dearest_phase(view, "collective"), "collective", round(own), text)]
 
 
-def _dearest_phase(view: View, part: str) -> str:
+def _dearest_phase(view: View, *parts: str) -> str:
     cells = view.devices[view.slowest].phase_partition_ns
-    return max(cells, key=lambda phase: cells[phase].get(part) or 0, default="verify")
+    return max(cells, key=lambda phase: sum(cells[phase].get(part) or 0 for part in parts), default="verify")
 
 
 def _padding(view: View) -> list[Cause]:
-    """Work on padded rows, if graphs were captured for a larger batch: an upper bound, as not all work grows with it."""
+    """Work on padded rows, if graphs were captured for a larger batch: at most, as not all work grows with it."""
     captured, real = view.graphs[view.slowest].captured_batch_size, view.cycle.batch_size
     if not captured or not real or captured <= real:
         return []
@@ -299,20 +332,19 @@ def _skew_in_phase(view: View, phase: str) -> float:
 def _waits_on_gpu(view: View) -> list[Cause]:
     """Gaps that are no host's fault: between the kernels of a graph, in a queue, or without a launch record."""
 
-    def least(*parts: str) -> float:
-        return min(view.per_step(device, *parts) for device in view.devices)
-
-    step = duration(view.step_ns)
-    in_graph, queue, unknown = least("gap_in_graph", "gap_graph_launch"), least("gap_queue"), least("gap_unknown")
+    step, devices = duration(view.step_ns), view.devices
+    in_graph = min(view.per_step(device, "gap_in_graph") for device in devices)
+    queue = min(view.per_step(device, "gap_queue") + view.graph_wait(device) for device in devices)
+    unknown = min(view.per_step(device, "gap_unknown") for device in devices)
     nodes = sum(view.graphs[view.slowest].nodes_per_launch.values())
     return [
         Cause(
             "graph_gaps", None, _dearest_phase(view, "gap_in_graph"), "gap_in_graph", round(in_graph),
-            f"the GPU idles {duration(in_graph)} of a {step} step between and before the {nodes:,} kernels of its "
-            "graphs: fewer, fused kernels would shorten it",
+            f"the GPU idles {duration(in_graph)} of a {step} step between the {nodes:,} kernels of its graphs: "
+            "fewer, fused kernels would shorten it",
         ),
         Cause(
-            "queue", None, _dearest_phase(view, "gap_queue"), "gap_queue", round(queue),
+            "queue", None, _dearest_phase(view, "gap_queue", "gap_graph_launch"), "gap_queue", round(queue),
             f"the GPU idles {duration(queue)} of a {step} step though the next work was launched in time: look for "
             "event waits between streams in front of it",
         ),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from profkit.traces import I64
+from profkit.traces import I8, I64
 
 from .attribution import Attribution
 from .collectives import Instances, MatchedCollectives, partner_positions
+from .lateness import parts_by_fault
 from .partition import DeviceTimeline
 from .vocabulary import PARTS, PHASES
 
@@ -25,6 +26,7 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
     any excess or without an earlier collective, which are left out.
     """
     own = matched.instances[device]
+    parts = {number: parts_by_fault(attribution, timeline) for number, timeline in attribution.devices.items()}
     causes = {}
     for last in np.unique(own.last[own.skew > 0]).tolist():
         other = matched.instances[last]
@@ -34,13 +36,13 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
         mine, theirs = mine[began], theirs[began]
         causes[last] = _excess(
             own.skew[mine],
-            _since_previous(attribution.devices[last], other, theirs),
-            _since_previous(attribution.devices[device], own, mine),
+            _since_previous(attribution.devices[last], parts[last], other, theirs),
+            _since_previous(attribution.devices[device], parts[device], own, mine),
         )
     return causes
 
 
-def _since_previous(timeline: DeviceTimeline, instances: Instances, position: I64) -> I64:
+def _since_previous(timeline: DeviceTimeline, parts: I8, instances: Instances, position: I64) -> I64:
     """Nanoseconds by cell, per instance, from the end of the collective before it to its start."""
     reach = np.maximum.accumulate(instances.end)
     start, end = reach[position - 1], instances.start[position]
@@ -50,7 +52,7 @@ def _since_previous(timeline: DeviceTimeline, instances: Instances, position: I6
     owner = np.repeat(np.arange(len(start)), count)
     segment = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
     length = np.minimum(timeline.end[segment], end[owner]) - np.maximum(timeline.start[segment], start[owner])
-    cell = timeline.part[segment].astype(np.int64) * len(PHASES) + timeline.phase[segment]
+    cell = parts[segment].astype(np.int64) * len(PHASES) + timeline.phase[segment]
     total = np.bincount(owner * CELLS + cell, weights=np.maximum(length, 0), minlength=len(start) * CELLS)
     return total.astype(np.int64).reshape(len(start), CELLS)
 

@@ -12,8 +12,10 @@ import click
 from profkit.traces import ProfkitError
 
 COMMANDS = {
+    "capture": "capture",
     "analyze": "analyze",
     "report": "report",
+    "diff": "diff",
     "import": "import_",
     "export": "export",
     "demo": "demo",

@@ -8,14 +8,14 @@ import click
 
 from profkit.analyzers import Analysis, analyze, load_rules
 
-from .common import INCONCLUSIVE, recordings_at
+from .common import INCONCLUSIVE, AcceptLength, recordings_at
 
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON (schema profkit.analysis/1).")
 @click.option("--rules", type=click.Path(path_type=Path), help="TOML file with rules of your own; see docs/rules.md.")
-@click.option("--accept-len", type=click.FloatRange(min=1), help="Tokens accepted per cycle, as the server reports it.")
+@click.option("--accept-len", type=AcceptLength(), help="Tokens accepted per cycle, as the server reports it.")
 def command(paths: tuple[Path, ...], as_json: bool, rules: Path | None, accept_len: float | None) -> int:
     """Say where the time of each decode step went, and what holds it back.
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import click
 
 from profkit.analyzers import Recording
 from profkit.traces import OutputError, open_recordings
 
 INCONCLUSIVE = 3
+
+
+class AcceptLength(click.FloatRange):
+    """Tokens accepted per cycle: at least the one that plain decode gives, and finite."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number that ``value`` says."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number of tokens.", param, ctx)
+        return number
 
 
 def recordings_at(paths: Sequence[Path]) -> list[Recording]:

@@ -8,14 +8,14 @@ import click
 
 from profkit.analyzers import analyze, load_rules
 
-from .common import recordings_at, write_whole
+from .common import AcceptLength, recordings_at, write_whole
 
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The page [reports/NAME.html].")
 @click.option("--rules", type=click.Path(path_type=Path), help="TOML file with rules of your own; see docs/rules.md.")
-@click.option("--accept-len", type=click.FloatRange(min=1), help="Tokens accepted per cycle, as the server reports it.")
+@click.option("--accept-len", type=AcceptLength(), help="Tokens accepted per cycle, as the server reports it.")
 def command(paths: tuple[Path, ...], output: Path | None, rules: Path | None, accept_len: float | None) -> None:
     """Draw recordings as one HTML page: verdict, budget, flame graphs, timeline, collectives, graphs.
 

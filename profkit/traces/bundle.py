@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ def _staged(path: Path) -> Iterator[Path]:
             path.replace(aside)
         folder.replace(path)
     finally:
+        if aside.exists() and not path.exists():
+            aside.replace(path)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -126,7 +129,7 @@ def load_bundle(path: Path) -> Trace:
     """
     manifest = _manifest(path)
     tables: dict[str, Any] = {name: _read(path, manifest.files, name, kind) for name, kind in TABLES.items()}
-    return Trace(
+    trace = Trace(
         **tables,
         processes=manifest.processes,
         devices=manifest.devices,
@@ -135,6 +138,11 @@ def load_bundle(path: Path) -> Trace:
         source=manifest.source,
         run=manifest.run,
     )
+    try:
+        trace.check()
+    except ValueError as error:
+        raise InputError(path, f"damaged bundle ({error})", ADVICE) from error
+    return trace
 
 
 def _manifest(path: Path) -> Manifest:
@@ -165,7 +173,7 @@ def _load(path: Path, files: Mapping[str, str], name: str) -> Any:
     if hashlib.sha256(raw).hexdigest() != files[file.name]:
         raise InputError(file, "changed since it was written (the checksum differs)", ADVICE)
     try:
-        return pq.read_table(pa.BufferReader(raw))
+        return pq.ParquetFile(pa.BufferReader(raw)).read()
     except pa.ArrowException as error:
         raise InputError(file, f"damaged Parquet file ({error})", ADVICE) from error
 
@@ -174,12 +182,35 @@ def _read(path: Path, files: Mapping[str, str], name: str, kind: type[Table]) ->
     frame = _load(path, files, name)
     if frame is None:
         return kind()
-    missing = sorted(set(kind.dtypes()) - set(frame.column_names))
-    if missing:
-        raise InputError(path / f"{name}.parquet", f"has no column '{missing[0]}'", ADVICE)
-    return kind(**{column: frame[column].to_numpy() for column in kind.dtypes()})
+    file = path / f"{name}.parquet"
+    return kind(**{column: _column(file, frame, column, dtype) for column, dtype in kind.dtypes().items()})
+
+
+def _column(file: Path, frame: Any, column: str, dtype: str) -> Any:
+    import pyarrow as pa
+
+    if column not in frame.column_names:
+        raise InputError(file, f"has no column '{column}'", ADVICE)
+    try:
+        values = frame[column].cast(pa.from_numpy_dtype(np.dtype(dtype)))
+    except pa.ArrowException as error:
+        raise InputError(file, f"column '{column}' holds something other than {dtype}", ADVICE) from error
+    if values.null_count:
+        raise InputError(file, f"column '{column}' has holes", ADVICE)
+    # ``to_numpy`` would import pandas, which takes longer than to read the bundle.
+    return np.from_dlpack(values.combine_chunks())
 
 
 def _strings(path: Path, files: Mapping[str, str]) -> tuple[str, ...]:
+    import pyarrow as pa
+
     frame = _load(path, files, "strings")
-    return tuple(frame["text"].to_pylist()) if frame is not None else ()
+    if frame is None:
+        return ()
+    if "text" not in frame.column_names:
+        raise InputError(path / "strings.parquet", "has no column 'text'", ADVICE)
+    column = frame["text"].cast(pa.string()).combine_chunks()
+    _, edges, data = column.buffers()
+    cuts = np.frombuffer(edges or b"", np.int32)[column.offset : column.offset + len(column) + 1].tolist()
+    text = data.to_pybytes() if data else b""
+    return tuple(text[start:end].decode() for start, end in pairwise(cuts))

@@ -22,7 +22,6 @@ from .model import (
     Device,
     GraphNodes,
     Launches,
-    Note,
     OpKind,
     Ops,
     Process,
@@ -30,6 +29,7 @@ from .model import (
     Source,
     Trace,
 )
+from .nsys_notes import bad_time_notes, recorder_notes
 from .nsys_tables import Columns, NsysTables
 from .ranges import nest
 from .strings import StringTable
@@ -51,12 +51,19 @@ COPY_KINDS = {
     11: "HtoD unified", 12: "DtoH unified", 13: "DtoD unified",
 }  # fmt: skip
 
-VERSION_SUFFIX = re.compile(r"_v\d+(_ptsz|_ptds)?$")
+ACTIVITY = ("start", "end", "deviceId", "streamId", "globalPid", "correlationId")
+CALL = ("start", "end", "globalTid", "correlationId", "nameId")
+NEEDED = {
+    **dict.fromkeys((KERNEL, MEMCPY, MEMSET, GRAPH), ACTIVITY),
+    **dict.fromkeys((RUNTIME, DRIVER), CALL),
+    NVTX: ("start", "end", "eventType", "globalTid"),
+    NODES: ("start", "globalTid", "graphNodeId"),
+}
+"""Columns without which a table cannot be read; the others come and go with the schema version."""
+
+VERSION_SUFFIX = re.compile(r"(_ptsz|_ptds)?_v\d+(_ptsz|_ptds)?$")
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-KNOWN_WARNINGS = re.compile(
-    r"drop|buffer.{0,20}full|overflow|out of memory|lost|not supported by this build|may be missing", re.IGNORECASE
-)
-REPORTED_PATH = re.compile(r"\S*/\S*")
+DAY = 86_400 * 10**9
 
 _MASK = 0xFFFFFF
 
@@ -81,15 +88,17 @@ class _Reader:
 def read_nsys(tables: NsysTables) -> Trace:
     """Read an export into a ``Trace``.
 
-    Raises ``InputError`` where the export holds no events at all (an aborted or empty recording).
+    Raises ``InputError`` where the export holds no events at all (an aborted or empty recording), or where a table
+    lacks a column that nothing can stand for.
     """
+    _refuse_strange(tables)
     _refuse_empty(tables)
     strings = StringTable()
     reader = _Reader(tables, tables.texts("StringIds", "id", "value"), strings)
     launches, is_graph_launch = _launches(reader)
     ops, bad = _ops(reader, launches, is_graph_launch)
     ranges = _ranges(reader, _last_time(ops, launches))
-    notes = [*_recorder_notes(tables), *_bad_time_notes(bad, len(ops) + bad)]
+    notes = [*recorder_notes(tables), *bad_time_notes(bad, len(ops) + bad)]
     return Trace(
         ops=ops,
         launches=launches,
@@ -104,9 +113,21 @@ def read_nsys(tables: NsysTables) -> Trace:
     )
 
 
+def _refuse_strange(tables: NsysTables) -> None:
+    for table, needed in NEEDED.items():
+        present = tables.columns(table)
+        missing = [name for name in needed if name not in present]
+        if present and missing:
+            raise InputError(
+                tables.path,
+                f"table {table} has no column {missing[0]}, so its schema is one that profkit does not know",
+                "export it with another release of nsys",
+            )
+
+
 def _refuse_empty(tables: NsysTables) -> None:
     known = [KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME, NVTX]
-    if not any(len(tables.integers(table, ["start"])["start"]) for table in known if tables.columns(table)):
+    if not any(tables.has_rows(table) for table in known):
         raise InputError(
             tables.path,
             "the export holds no CUDA and no NVTX events (an aborted recording or an empty capture range)",
@@ -117,7 +138,7 @@ def _refuse_empty(tables: NsysTables) -> None:
 def _launches(reader: _Reader) -> tuple[Launches, Bools]:
     parts, graph = [], []
     for table in (RUNTIME, DRIVER):
-        rows = reader.tables.integers(table, ["start", "end", "globalTid", "correlationId", "nameId"])
+        rows = reader.tables.integers(table, CALL)
         rows = _ended(rows)
         api = reader.named(rows["nameId"], clean=True)
         parts.append(
@@ -147,9 +168,8 @@ def _matching(strings: tuple[str, ...], ids: I32, pattern: re.Pattern[str]) -> B
 
 def _ops(reader: _Reader, launches: Launches, is_graph_launch: Bools) -> tuple[Ops, int]:
     """All GPU activities, and how many were left out because their times are unusable."""
-    parts = [_kernels(reader), _copies(reader), _memsets(reader), _whole_graphs(reader)]
-    ops = Ops.join(parts)
-    usable = (ops.end >= ops.start) & (ops.end != 0)
+    ops = Ops.join([_kernels(reader), _copies(reader), _memsets(reader), _whole_graphs(reader)])
+    usable = _usable(ops)
     bad = int(np.count_nonzero(~usable))
     ops = ops.take(usable) if bad else ops
     graph_launch = _graph_launch_of(ops, launches.take(is_graph_launch))
@@ -158,9 +178,21 @@ def _ops(reader: _Reader, launches: Launches, is_graph_launch: Bools) -> tuple[O
     return ops.take(np.lexsort((ops.end, ops.start))), bad
 
 
+def _usable(ops: Ops) -> Bools:
+    """Which activities have times that can be true.
+
+    CUPTI has written zeros, ends before starts and durations of years; no record lasts longer than a day, or lies
+    further than that from the others.
+    """
+    length = ops.end - ops.start
+    good: Bools = (length >= 0) & (length <= DAY) & (ops.end != 0)
+    if np.any(good):
+        good &= np.abs(ops.start - int(np.median(ops.start[good]))) <= DAY
+    return good
+
+
 def _activity(reader: _Reader, table: str, kind: OpKind, extra: tuple[str, ...]) -> tuple[Columns, dict[str, object]]:
-    wanted = ["start", "end", "deviceId", "streamId", "globalPid", "correlationId", *extra]
-    rows = reader.tables.integers(table, wanted)
+    rows = reader.tables.integers(table, (*ACTIVITY, *extra))
     count = len(rows["start"])
     unknown = np.full(count, UNKNOWN, np.int64)
     common: dict[str, object] = {
@@ -203,9 +235,10 @@ def _whole_graphs(reader: _Reader) -> Ops:
 
 def _graph_launch_of(ops: Ops, graph_launches: Launches) -> I64:
     """The correlation of the owning graph launch, or ``UNKNOWN``: by its launch record, or by the node id."""
+    owned = (ops.graph_node >= 0) | (ops.kind == OpKind.GRAPH)
+    rest = np.flatnonzero(~owned)
     known = _pair_keys(graph_launches.pid, graph_launches.correlation)
-    owned = np.isin(_pair_keys(ops.pid, ops.correlation), known)
-    owned |= (ops.graph_node >= 0) | (ops.kind == OpKind.GRAPH)
+    owned[rest] = np.isin(_pair_keys(ops.pid[rest], ops.correlation[rest]), known)
     return np.where(owned, ops.correlation, UNKNOWN)
 
 
@@ -239,7 +272,7 @@ def _ranges(reader: _Reader, last: int) -> Ranges:
     rows = reader.tables.integers(NVTX, wanted)
     kept = np.isin(rows["eventType"], (PUSH_POP, START_END, *NVTX_EXTENDED_RANGES))
     inline = _inline_texts(reader)
-    domains = _domains(reader)
+    domains = _domains(reader, rows, inline)
     rows_kept = {name: values[kept] for name, values in rows.items()}
     text = reader.named(rows_kept["textId"], fallback="")
     if inline:
@@ -250,14 +283,14 @@ def _ranges(reader: _Reader, last: int) -> Ranges:
     pid = _process_of(rows_kept["globalTid"])
     end = np.where(rows_kept["end"] == UNKNOWN, np.maximum(last, rows_kept["start"]), rows_kept["end"])
     order, depth, parent = nest(rows_kept["start"], end, pid, rows_kept["globalTid"] & _MASK)
-    domain_id = np.maximum(rows_kept["domainId"], 0)
-    domain = [reader.strings.id(domains.get((p, d), "")) for p, d in zip(pid.tolist(), domain_id.tolist(), strict=True)]
+    domain = list(zip(pid.tolist(), np.maximum(rows_kept["domainId"], 0).tolist(), strict=True))
+    domain_ids = {key: reader.strings.id(domains.get(key, "")) for key in dict.fromkeys(domain)}
     return Ranges(
         start=rows_kept["start"][order],
         end=np.maximum(end, rows_kept["start"])[order],
         pid=pid[order],
         tid=(rows_kept["globalTid"] & _MASK)[order],
-        domain=np.array(domain, np.int32)[order] if domain else np.empty(0, np.int32),
+        domain=np.fromiter(map(domain_ids.__getitem__, domain), np.int32, len(domain))[order],
         text=text[order],
         depth=depth,
         parent=parent,
@@ -270,13 +303,14 @@ def _inline_texts(reader: _Reader) -> dict[int, str]:
     return {row: str(text) for row, (text,) in enumerate(texts) if text is not None}
 
 
-def _domains(reader: _Reader) -> dict[tuple[int, int], str]:
+def _domains(reader: _Reader, rows: Columns, inline: Mapping[int, str]) -> dict[tuple[int, int], str]:
     """Domain names by (pid, domain id)."""
-    rows = reader.tables.rows(NVTX, ["eventType", "globalTid", "domainId", "text", "textId"])
+    named = np.flatnonzero((rows["eventType"] == DOMAIN) & (rows["globalTid"] != UNKNOWN))
+    pid = _process_of(rows["globalTid"][named]).tolist()
+    domain, text_id = rows["domainId"][named].tolist(), rows["textId"][named].tolist()
     return {
-        ((tid >> 24) & _MASK, domain): str(text if text is not None else reader.values.get(text_id, ""))
-        for kind, tid, domain, text, text_id in rows
-        if kind == DOMAIN and tid is not None
+        (p, d): inline.get(row, reader.values.get(text, ""))
+        for row, p, d, text in zip(named.tolist(), pid, domain, text_id, strict=True)
     }
 
 
@@ -324,24 +358,6 @@ def _devices(tables: NsysTables, ops: Ops) -> tuple[Device, ...]:
         if number is not None
     }
     return tuple(known.get(number, Device(number)) for number in np.unique(ops.device).tolist())
-
-
-def _recorder_notes(tables: NsysTables) -> list[Note]:
-    settings = dict(tables.rows("META_DATA_CAPTURE", ["name", "value"]))
-    notes = []
-    mode = next((value for name, value in settings.items() if name and name.endswith("GRAPH_TRACE_OPTIONS:MODE")), None)
-    if mode:
-        notes.append(Note("graph_mode", str(mode).lower()))
-    for text, severity in tables.rows("DIAGNOSTIC_EVENT", ["text", "severity"]):
-        message = str(text or "").split("\n", 1)[0]
-        if severity is not None and severity >= 2 and KNOWN_WARNINGS.search(message):
-            dropped = re.search(r"drop|buffer.{0,20}full|overflow|lost", message, re.IGNORECASE)
-            notes.append(Note("dropped_records" if dropped else "warning", REPORTED_PATH.sub("…", message)[:200]))
-    return list(dict.fromkeys(notes))
-
-
-def _bad_time_notes(bad: int, total: int) -> list[Note]:
-    return [Note("bad_times", f"{bad} of {total} GPU records have no usable time and were left out")] if bad else []
 
 
 def _source(tables: NsysTables) -> Source:

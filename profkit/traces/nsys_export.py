@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .errors import InputError
 
+STREAM_MAGIC = b"NVIDIA Nsight Systems Stream"
 OLDEST = (2022, 2)
 """The first release whose exports (schema 2.9) are known to be read right."""
 
@@ -70,7 +71,7 @@ def export_report(report: Path, folder: Path) -> Path:
     if version and version[:2] < OLDEST:
         shown, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
         raise InputError(report, f"nsys {shown} is too old to export it", f"install nsys {oldest} or newer")
-    if report.suffix == ".qdstrm":
+    if is_stream(report):
         report = import_stream(report, folder, nsys)
     target = folder / "export.sqlite"
     _run([str(nsys), "export", "--type", "sqlite", "--force-overwrite", "true", "-o", str(target), str(report)], report)
@@ -81,6 +82,12 @@ def export_report(report: Path, folder: Path) -> Path:
             "export it with the nsys release that recorded it, or a newer one",
         )
     return target
+
+
+def is_stream(path: Path) -> bool:
+    """Whether ``path`` is a raw stream, whatever it is called: some packages of nsys leave no report but only that."""
+    with path.open("rb") as file:
+        return STREAM_MAGIC in file.read(64)
 
 
 def import_stream(stream: Path, folder: Path, nsys: Path) -> Path:

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .bundle import is_bundle, load_bundle
-from .compression import decompressed, read_head
+from .compression import decompressed, read_content, read_head
 from .errors import InputError
 from .kineto import looks_like_kineto, read_kineto
 from .model import Run, Trace
 from .nsys import read_nsys
-from .nsys_export import export_report
+from .nsys_export import STREAM_MAGIC, export_report
 from .nsys_tables import open_tables
 from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
-STREAM_MAGIC = b"NVIDIA Nsight Systems Stream"
 READABLE = "give a bundle, a sweep, an Nsight Systems report or export, or PyTorch profiler JSON"
 NSYS_TABLE = ("CUPTI_ACTIVITY_", "NVTX_EVENTS", "StringIds")
 
@@ -57,14 +56,14 @@ def open_recordings(path: Path) -> list[Opened]:
 
 
 def _check_readable(path: Path) -> None:
-    if not path.exists():
-        raise InputError(path, "no such file or folder", "check the path")
     try:
         if path.is_dir():
             next(path.iterdir(), None)
         else:
             with path.open("rb") as file:
                 file.read(1)
+    except FileNotFoundError as error:
+        raise InputError(path, "no such file or folder", "check the path") from error
     except OSError as error:
         raise InputError(path, f"cannot read ({error.strerror})", "check its permissions") from error
 
@@ -88,6 +87,7 @@ def _open_single(path: Path) -> Trace:
     if looks_like_kineto(head):
         return read_kineto([path])
     if not head:
+        read_content(path)  # raises where the file is not empty but damaged
         raise InputError(path, "the file is empty", "record again")
     raise InputError(path, "not a recording that profkit knows", READABLE)
 

@@ -21,15 +21,15 @@ def nest(start: I64, end: I64, pid: I64, tid: I64) -> tuple[Index, I32, I64]:
     if len(order):
         changed = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
         thread[1:] = np.cumsum(changed)
-    depth = np.zeros(len(order), np.int32)
-    parent = np.full(len(order), -1, np.int64)
+    depth, parent = [0] * len(order), [-1] * len(order)
     # The number of ranges is small beside the number of ops: one pass with a stack is simplest.
     stack: list[int] = []
-    for row, (begin, owner) in enumerate(zip(starts.tolist(), thread.tolist(), strict=True)):
-        while stack and (thread[stack[-1]] != owner or ends[stack[-1]] <= begin):
+    owners, closes = thread.tolist(), ends.tolist()
+    for row, (begin, owner) in enumerate(zip(starts.tolist(), owners, strict=True)):
+        while stack and (owners[stack[-1]] != owner or closes[stack[-1]] <= begin):
             stack.pop()
         if stack:
             parent[row] = stack[-1]
             depth[row] = len(stack)
         stack.append(row)
-    return order, depth, parent
+    return order, np.array(depth, np.int32), np.array(parent, np.int64)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
@@ -25,20 +22,18 @@ from profkit.analyzers.per_step import (
     collectives_by_phase,
     kernels_per_step,
     kinds_per_step,
-    share,
     waits_per_step,
 )
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
-from profkit.analyzers.shortnames import short_name
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
-from . import units
+from .inline import asset, joined_scripts, plotly_script, template
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
-from .payload import Embedded, embed, flame_columns, packed, timeline_columns, words
+from .payload import Embedded, embed, flame_columns, timeline_columns, words
 
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_view.js", "tables.js",
-           "charts.js", "page.js")  # fmt: skip
+           "charts.js", "widgets.js", "page.js")  # fmt: skip
 UNEVEN = 4
 
 
@@ -77,14 +72,14 @@ class View:
 def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis: Analysis) -> str:
     """The HTML page for ``results``, traces in the order given; ``analysis`` adds the comparisons between them."""
     views = [_view(index, figures, attribution) for index, (figures, attribution) in enumerate(results)]
-    text: str = _page().render(
+    text: str = template("page.html.j2").render(
         views=views,
         analysis=analysis,
         title=_title(views),
         data=_data(results, views),
-        plotly=Markup(_plotly()),
-        script=Markup(_script()),
-        style=Markup(_asset("page.css")),
+        plotly=Markup(plotly_script()),
+        script=Markup(joined_scripts(SCRIPTS)),
+        style=Markup(asset("page.css")),
         parts=PARTS,
         phases=PHASES,
         classes=CLASSES,
@@ -186,47 +181,3 @@ def _trace_data(view: View, attribution: Attribution) -> dict[str, Any]:
 def _link(attribution: Attribution) -> float | None:
     """The slowest link's limit, in bytes per second."""
     return min((device.link_bandwidth for device in attribution.trace.devices if device.link_bandwidth), default=None)
-
-
-@functools.cache
-def _page() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("profkit.reports", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        ns=units.ns,
-        number=units.number,
-        percent=units.percent,
-        size=units.size,
-        rate=units.rate,
-        sentence=units.sentence,
-        short=short_name,
-    )
-    environment.globals.update(share=share)
-    return environment.get_template("page.html.j2")
-
-
-def _asset(name: str) -> str:
-    return resources.files("profkit.reports").joinpath("assets", name).read_text("utf-8")
-
-
-@functools.cache
-def _script() -> str:
-    """The page's modules as one: in order of use, without their imports and exports."""
-    text = "\n".join(_asset(name) for name in SCRIPTS)
-    text = re.sub(r"^import .*?;\n", "", text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"^export ", "", text, flags=re.MULTILINE)
-
-
-@functools.cache
-def _plotly() -> str:
-    """Plotly's script as it came with the Python package, compressed."""
-    from plotly.offline import get_plotlyjs
-
-    return packed(get_plotlyjs().encode())

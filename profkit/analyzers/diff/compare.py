@@ -1,0 +1,123 @@
+"""From recordings to ``Diff``: pairs, their comparability, and what changed in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .comparable import comparability
+from .grid import Grid
+from .kernels import kernel_changes
+from .limits import Limit, judge
+from .pairing import pair_up
+from .parts import part_changes
+from .result import Comparable, Diff, Judgement, PairDiff, Per, Recorded
+from .sentence import summary, whole_summary
+from .side import Side
+from .stories import rank_changes, story_changes
+
+SCHEMA = "profkit.diff/1"
+
+
+def diff(a: Sequence[Side], b: Sequence[Side], per: Per = "step", limits: Sequence[Limit] = ()) -> Diff:
+    """Compare the recordings ``a`` with ``b``, paired by concurrency.
+
+    Raises ``UsageError`` where no recording of one has a partner in the other.
+    """
+    pairs, unpaired = pair_up(a, b)
+    verdicts = [comparability(first, second, per) for first, second in pairs]
+    grids = [
+        Grid.of(first, second, tokens_of(first, second, per))
+        for (first, second), verdict in zip(pairs, verdicts, strict=True)
+        if verdict.status != "no"
+    ]
+    judged = iter(zip(grids, judge(limits, grids), strict=True))
+    compared = tuple(
+        _abstained(*pair, per, verdict) if verdict.status == "no" else _compared(*pair, per, verdict, *next(judged))
+        for pair, verdict in zip(pairs, verdicts, strict=True)
+    )
+    first = compared[0]
+    return Diff(
+        schema=SCHEMA,
+        a=first.a,
+        b=first.b,
+        per=per,
+        comparable=first.comparable,
+        total=first.total,
+        parts=first.parts,
+        summary=first.summary,
+        limits=first.limits,
+        unpaired=unpaired,
+        pairs=compared,
+    )
+
+
+def tokens_of(a: Side, b: Side, per: Per) -> tuple[float, float]:
+    """What times are divided by."""
+    return (a.tokens or 1.0, b.tokens or 1.0) if per == "token" else (1.0, 1.0)
+
+
+def _abstained(a: Side, b: Side, per: Per, verdict: Comparable) -> PairDiff:
+    reasons = "; ".join(verdict.reasons)
+    return PairDiff(
+        a=a.name,
+        b=b.name,
+        per=per,
+        comparable=verdict,
+        total=None,
+        parts=(),
+        window="steps" if a.steps or b.steps else "recording",
+        sides=(_recorded(a), _recorded(b)),
+        stories=(),
+        ranks=(),
+        kernels=(),
+        limits=(),
+        summary=f"No comparison: {reasons}.",
+    )
+
+
+def _compared(a: Side, b: Side, per: Per, verdict: Comparable, grid: Grid, limits: tuple[Judgement, ...]) -> PairDiff:
+    tokens = tokens_of(a, b, per)
+    total, parts = part_changes(grid)
+    ranks = rank_changes(a, b, tokens)
+    stories = story_changes(grid, ranks, one_target=a.cycle.kind != b.cycle.kind)
+    sides = _recorded(a), _recorded(b)
+    told = (
+        summary(per, total, stories, sides, verdict.identical) if a.steps else whole_summary(sides, verdict.identical)
+    )
+    return PairDiff(
+        a=a.name,
+        b=b.name,
+        per=per,
+        comparable=verdict,
+        total=total,
+        parts=parts,
+        window="steps" if a.steps else "recording",
+        sides=sides,
+        stories=stories,
+        ranks=ranks,
+        kernels=kernel_changes(a, b, tokens),
+        limits=limits,
+        summary=told,
+    )
+
+
+def _recorded(side: Side) -> Recorded:
+    ops = side.attribution.trace.ops
+    counted = [side.step_of_ops(device)[0] for device in side.devices()]
+    rows = np.concatenate(counted) if counted else np.empty(0, np.int64)
+    return Recorded(
+        name=side.name,
+        path=side.path,
+        rank=side.ranks[side.slowest()] if counted else None,
+        kind=side.cycle.kind,
+        steps=side.steps,
+        batch_size=side.cycle.batch_size,
+        accept_len=side.cycle.accept_len,
+        tokens_per_step=side.tokens,
+        concurrency=side.run.concurrency,
+        ops=len(rows),
+        ops_sum_ns=int((ops.end[rows] - ops.start[rows]).sum()),
+        wall_ns=round(side.wall(side.slowest())) if counted else 0,
+    )

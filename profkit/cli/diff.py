@@ -1,0 +1,125 @@
+"""``profkit diff``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from profkit.analyzers import Rules, attribute, load_rules
+from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_up, parse_limit
+from profkit.traces import UsageError, load_sweep
+from profkit.traces.sweep import Sweep, SweepRun, is_sweep
+
+from .baselines import find_baseline, keep_baseline
+from .common import INCONCLUSIVE, AcceptLength, recordings_at, write_whole
+
+EXCEEDED = 1
+
+
+@click.command("diff")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="A B")
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON (schema profkit.diff/1).")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Also draw the changes as an HTML page.")
+@click.option("--per", type=click.Choice(["step", "token"]), default="step", help="Per step, or per accepted token.")
+@click.option(
+    "--fail-on", "limits", multiple=True, metavar="LIMIT", help="Exit 1 where 'verify>5%', 'gap_host>10us', …"
+)
+@click.option("--baseline", metavar="NAME", help="A is the baseline of this name; give B alone.")
+@click.option("--keep", metavar="NAME", help="Keep B as the baseline of this name, unless a limit forbids it.")
+@click.option("--rules", type=click.Path(path_type=Path), help="TOML file with rules of your own; see docs/rules.md.")
+@click.option("--accept-len", type=AcceptLength(), help="Tokens accepted per cycle, where a recording drafts.")
+def command(
+    paths: tuple[Path, ...],
+    as_json: bool,
+    output: Path | None,
+    per: Per,
+    limits: tuple[str, ...],
+    baseline: str | None,
+    keep: str | None,
+    rules: Path | None,
+    accept_len: float | None,
+) -> int:
+    """Say what changed from A to B, in numbers that add up, and whether it is more than noise.
+
+    A and B are recordings or sweeps; sweeps are compared by concurrency. A LIMIT is NAME>NUMBER with %, ns, us or ms,
+    and NAME total, a phase, a part, a class, or several joined by colons. Exit status 1 if a limit is exceeded by a
+    significant change, 3 if A and B cannot be compared or noise is unknown where a limit is passed.
+    """
+    if keep is not None and baseline is None and len(paths) == 1:
+        click.echo(f"{keep_baseline(keep, paths[0])}: kept as a baseline")
+        return 0
+    a, b = _two(paths, baseline)
+    asked = [parse_limit(text) for text in limits]
+    known = load_rules(rules)
+    sides = _sides(a, known, accept_len), _sides(b, known, accept_len)
+    found = diff(*sides, per, asked)
+    if output is not None:
+        _write_page(output, found, *sides)
+    click.echo(_as_json(found) if as_json else _as_text(found))
+    status = _status(found)
+    if keep is not None and status == 0:
+        click.echo(f"{keep_baseline(keep, b)}: kept as a baseline", err=True)
+    return status
+
+
+def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
+    """A and B; raises ``UsageError`` where they are not two."""
+    every = list(paths) if baseline is None else [find_baseline(baseline), *paths]
+    if len(every) != 2:
+        wanted = "give A and B" if baseline is None else "give B alone beside --baseline"
+        raise UsageError(f"diff compares two recordings or sweeps, not {len(every)}; {wanted}")
+    return every[0], every[1]
+
+
+def _sides(path: Path, rules: Rules, accept_len: float | None) -> list[Side]:
+    sweep = load_sweep(path) if is_sweep(path) else None
+    return [
+        Side.of(one.name, one.path, attribute(one.trace, rules), _context(sweep, Path(one.path).name), accept_len)
+        for one in recordings_at([path])
+    ]
+
+
+def _context(sweep: Sweep | None, trace: str) -> Context:
+    """What the sweep's record says of the recording ``trace``."""
+    if sweep is None:
+        return Context()
+    link = sweep.hardware.get("link")
+    settings = {str(name): str(value) for name, value in sweep.settings.items()} | ({"link": str(link)} if link else {})
+    run = next((run for run in sweep.runs if run.trace == trace), None)
+    return Context(settings, dict(sweep.versions), _slowdown(run) if run else None)
+
+
+def _slowdown(run: SweepRun) -> float | None:
+    """How many times slower the recorder made the run."""
+    if not run.tokens_per_s or not run.tokens_per_s_recorded:
+        return None
+    return run.tokens_per_s / run.tokens_per_s_recorded
+
+
+def _status(found: Diff) -> int:
+    judged = [judgement.status for pair in found.pairs for judgement in pair.limits]
+    if "exceeded" in judged:
+        return EXCEEDED
+    unsure = any(pair.comparable.status == "no" for pair in found.pairs)
+    return INCONCLUSIVE if unsure or "unknown" in judged else 0
+
+
+def _write_page(output: Path, found: Diff, a: list[Side], b: list[Side]) -> None:
+    from profkit.reports.diff_html import render_diff_page
+
+    write_whole(output, render_diff_page(found, pair_up(a, b)[0]))
+    click.echo(output, err=True)
+
+
+def _as_json(found: Diff) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
+
+
+def _as_text(found: Diff) -> str:
+    from profkit.reports.diff_terminal import render_diff
+
+    return render_diff(found)

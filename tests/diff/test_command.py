@@ -1,0 +1,173 @@
+"""``profkit diff``: exit statuses, the JSON contract, baselines, and what the terminal shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.cli import main
+from profkit.traces import Sweep, SweepRun, Trace, save_bundle, save_sweep
+
+from .pairs import Served, at_concurrency, trace_of
+
+ROOT = Path(__file__).parents[2]
+PLAIN, DFLASH, EAGER = (str(ROOT / "traces" / name) for name in ("ep2", "ep2-dflash", "ep2-dflash-eager"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a fast recording, a like one, and a slow one."""
+    for name, plan in (
+        ("fast", Served(seed=1, layers=3)),
+        ("alike", Served(seed=2, layers=3)),
+        ("slow", Served(seed=3, layers=3, gemm=40_000)),
+    ):
+        save_bundle(trace_of(plan), tmp_path / "traces" / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sweep(folder: Path, traces: dict[int, Trace], **known: Any) -> Path:
+    for concurrency, trace in traces.items():
+        save_bundle(trace, folder / f"c{concurrency}")
+    runs = [SweepRun(concurrency=n, trace=f"c{n}", accept_len=3.0) for n in traces]
+    save_sweep(Sweep(schema="profkit.sweep/1", config=folder.name, runs=runs, **known), folder)
+    return folder
+
+
+def output(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", EAGER, DFLASH, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["a"], found["b"]) == ("profkit.diff/1", "ep2-dflash-eager/c1", "ep2-dflash/c1")
+    assert found["per"] == "step" and found["comparable"]["status"] == "warn"
+    change = {"a_ns", "b_ns", "delta_ns", "ci95_ns", "significant"}
+    assert change <= set(found["total"])
+    assert {"phase", "part", "class", *change} == set(found["parts"][0])
+    assert sum(part["delta_ns"] for part in found["parts"]) == found["total"]["delta_ns"]
+    assert all(isinstance(part[name], int) for part in found["parts"] for name in ("a_ns", "b_ns", "delta_ns"))
+    assert all(len(part["ci95_ns"]) == 2 and part["ci95_ns"][0] <= part["ci95_ns"][1] for part in found["parts"])
+    assert {part["class"] for part in found["parts"] if part["part"].startswith("gap_")} == {None}
+    assert len(found["pairs"]) == 1 and found["pairs"][0]["total"] == found["total"]
+
+
+def test_per_token(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", PLAIN, DFLASH, "--json", "--per", "token"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["per"] == "token" and found["total"]["b_ns"] == 2_120_021
+
+
+def test_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", EAGER, DFLASH]) == 0
+    text = capsys.readouterr().out
+    assert "! graph mode: eager launches in A, CUDA graphs in B." in text
+    rows = text.split("The changes that matter")[1].split("total")[0].splitlines()
+    assert len([row for row in rows if row.startswith(("verify", "draft", "accept", "kv_", "step_", "outside"))]) == 10
+    assert text.rstrip().endswith("(1.24 ms to 1.31 ms).")
+    assert "disable_decode_cuda_graph: True in A, not set in B" in text or "graph mode" in text
+
+
+@pytest.mark.parametrize(
+    ("b", "limits", "status"),
+    [
+        ("slow", ["verify>5%"], 1),
+        ("slow", ["draft>5%", "gap_host>10us", "verify:gemm>5us"], 1),
+        ("slow", ["verify>90%", "total>10ms"], 0),
+        ("alike", ["verify>5%", "gap_host>10us", "total>1%"], 0),
+        ("alike", ["total>0ns", "verify>0ns", "draft>0ns", "gemm>0ns"], 0),
+        ("slow", [], 0),
+    ],
+)
+def test_fail_on(workspace: Path, b: str, limits: list[str], status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [option for limit in limits for option in ("--fail-on", limit)]
+    assert main(["diff", "traces/fast", f"traces/{b}", *options]) == status
+    text = capsys.readouterr().out
+    assert all(limit in text for limit in limits)
+    assert ("✗ exceeded" in text) == (status == 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["traces/fast"], "give A and B"),
+        (["traces/fast", "traces/slow", "traces/alike"], "not 3; give A and B"),
+        (["traces/fast", "traces/slow", "--fail-on", "verify"], "no limit"),
+        (["traces/fast", "traces/slow", "--fail-on", "verifi>5%"], "unknown name 'verifi'"),
+        (["traces/fast", "traces/none"], "no such file"),
+        (
+            ["--baseline", "main", "traces/fast"],
+            "no baseline of this name (none is kept yet); keep one with --keep main",
+        ),
+        (["--baseline", "../x", "traces/fast"], "cannot name a baseline"),
+        (["--keep", ".hidden", "traces/fast"], "cannot name a baseline"),
+        (["--baseline", "main", "traces/fast", "traces/slow"], "no baseline"),
+    ],
+)
+def test_wrong_use(workspace: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_inconclusive(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tokens unknown: nothing is compared, the reason is said, and the JSON holds it too."""
+    assert main(["diff", "traces/fast", "traces/slow", "--per", "token"]) == 3
+    assert "✗ how many tokens a step of A yields is unknown" in output(capsys)
+    assert main(["diff", "traces/fast", "traces/slow", "--per", "token", "--json", "--fail-on", "verify>5%"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparable"]["status"] == "no" and found["total"] is None and found["parts"] == []
+    assert main(["diff", "traces/fast", "traces/slow", "--per", "token", "--accept-len", "2"]) == 0
+
+
+def test_a_limit_that_noise_cannot_judge(workspace: Path) -> None:
+    save_bundle(trace_of(Served(seed=4, layers=3, gemm=90_000), 3), workspace / "traces" / "short")
+    assert main(["diff", "traces/fast", "traces/short", "--fail-on", "verify>5%"]) == 3
+
+
+def test_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "--keep", "main", "traces/fast"]) == 0
+    assert output(capsys) == "baselines/main: kept as a baseline"
+    assert main(["diff", "--baseline", "main", "traces/fast"]) == 0
+    assert "A and B are the same recording, so nothing changed." in output(capsys)
+    assert main(["diff", "--baseline", "main", "traces/slow", "--fail-on", "verify>5%", "--keep", "main"]) == 1
+    assert main(["diff", "--baseline", "main", "traces/alike", "--fail-on", "verify>5%", "--keep", "main"]) == 0
+    capsys.readouterr()
+    assert main(["diff", "--baseline", "main", "traces/alike"]) == 0
+    assert "same recording" in output(capsys)
+    assert main(["diff", "--baseline", "other", "traces/alike"]) == 2
+    assert "there are main" in capsys.readouterr().err
+    assert [path.name for path in (workspace / "baselines").iterdir()] == ["main"]
+
+
+def test_sweep_as_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table of all concurrencies; a sweep is kept with its record."""
+    made = {n: trace_of(Served(seed=n, layers=2, batch=n), 8, 1) for n in (1, 32, 128)}
+    later = {n: trace_of(Served(seed=n + 1, layers=2, batch=n, gemm=45_000), 8, 1) for n in (1, 32)}
+    a = sweep(workspace / "traces" / "before", made, settings={"attention_backend": "triton"})
+    b = sweep(workspace / "traces" / "after", later, settings={"attention_backend": "fa3"})
+    assert main(["diff", "--keep", "nightly", str(a)]) == 0
+    capsys.readouterr()
+    arguments = ["diff", "--baseline", "nightly", str(b), "--per", "token"]
+    assert main(arguments) == 0
+    text = output(capsys)
+    assert "all pairs" in text and "! before/c128 has no partner of the same concurrency." in text
+    assert "attention_backend: triton in A, fa3 in B" in text
+    assert main([*arguments, "--json", "--fail-on", "verify>5%"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [pair["sides"][0]["concurrency"] for pair in found["pairs"]] == [1, 32]
+    assert [pair["limits"][0]["status"] for pair in found["pairs"]] == ["exceeded", "exceeded"]
+    assert found["unpaired"] == ["before/c128"]
+
+
+def test_hostile_names_are_shown_as_they_are(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = at_concurrency(trace_of(Served(seed=5, layers=2, attention="[bold]</script>[/]"), 8), 1)
+    save_bundle(trace, workspace / "traces" / "[red]odd")
+    assert main(["diff", "traces/fast", "traces/[red]odd"]) == 0
+    text = capsys.readouterr().out
+    assert "[red]odd" in text and "[bold]" in text

@@ -1,0 +1,166 @@
+"""What makes a comparison doubtful, and what forbids it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from profkit.analyzers import attribute
+from profkit.analyzers.diff import Context, Side, diff
+from profkit.analyzers.diff.comparable import comparability, fingerprint
+from profkit.traces import Note, Run, Source, Trace, UsageError
+from tests.builders import TraceBuilder
+
+from .pairs import Served, at_concurrency, side_of, trace_of, whole_diff
+
+
+@pytest.fixture(scope="module")
+def a() -> Trace:
+    return at_concurrency(trace_of(Served(seed=1, layers=2), 8), 1, 3.5, "NVIDIA H200")
+
+
+@pytest.fixture(scope="module")
+def b() -> Trace:
+    return at_concurrency(trace_of(Served(seed=2, layers=2), 8), 1, 3.5, "NVIDIA H200")
+
+
+def reasons(a: Trace, b: Trace, of_a: Context | None = None, of_b: Context | None = None) -> tuple[str, ...]:
+    return comparability(side_of(a, "a", of_a), side_of(b, "b", of_b), "step").reasons
+
+
+def test_two_like_recordings(a: Trace, b: Trace) -> None:
+    found = comparability(side_of(a), side_of(b), "step")
+    assert (found.status, found.reasons, found.identical) == ("ok", (), False)
+
+
+def test_what_is_known_and_differs(a: Trace, b: Trace) -> None:
+    other = at_concurrency(b, 1, 2.5, "NVIDIA H100").with_run(Run(accept_len=2.5, engine="SGLang 0.6"))
+    known = replace(a, source=Source("nsys", "Nsight Systems", "2025.3", driver="580.1"))
+    known = known.with_run(replace(a.run, engine="SGLang 0.5.17"))
+    other = replace(other, source=Source("kineto", "PyTorch profiler", "2.11", driver="570.2"))
+    assert reasons(known, other) == (
+        "GPU: NVIDIA H200 in A, NVIDIA H100 in B",
+        "driver: 580.1 in A, 570.2 in B",
+        "engine: SGLang 0.5.17 in A, SGLang 0.6 in B",
+        "accept length: 3.5 in A, 2.5 in B",
+        "steps yield 3.5 and 2.5 tokens: compare with --per token",
+        "recorder: Nsight Systems 2025.3 in A, PyTorch profiler 2.11 in B",
+    )
+
+
+def test_what_a_sweep_says(a: Trace, b: Trace) -> None:
+    one = Context({"attention_backend": "triton", "prompt_tokens": "128"}, {"torch": "2.11"}, 1.02)
+    two = Context({"attention_backend": "fa3", "prompt_tokens": "1024"}, {"torch": "2.12"}, 1.31)
+    assert reasons(a, b, one, two) == (
+        "version of torch: 2.11 in A, 2.12 in B",
+        "attention_backend: triton in A, fa3 in B",
+        "prompt_tokens: 128 in A, 1024 in B",
+        "the recorder made A 1.02 times as slow and B 1.31 times",
+    )
+
+
+def test_batch_ranks_graphs_and_kind(a: Trace) -> None:
+    other = trace_of(Served(seed=2, layers=2, batch=32, eager=True, drafts=False), 8, ranks=1)
+    found = reasons(a, at_concurrency(other, 32))
+    for text in ("number of ranks: 2 in A, 1 in B", "graph mode: CUDA graphs in A, eager launches in B",
+                 "batch size: 1 in A, 32 in B", "decoding: speculative in A, plain in B",
+                 "steps yield 3.5 and 32 tokens: compare with --per token"):  # fmt: skip
+        assert text in found
+
+
+def test_doubts_of_one_side(a: Trace, b: Trace) -> None:
+    short = at_concurrency(trace_of(Served(seed=3, layers=2), 3), 1, 3.5)
+    assert "only 3 steps in B: noise is unknown, so no change is called significant" in reasons(a, short)
+    lost = replace(b, notes=(Note("dropped_records", "1204 kernels"),))
+    assert reasons(a, lost) == ("dropped records in B: 1204 kernels",)
+
+
+def test_few_steps_give_no_intervals(a: Trace) -> None:
+    short = at_concurrency(trace_of(Served(seed=3, layers=2, gemm=90_000), 3), 1, 3.5)
+    pair = whole_diff([a], [short]).pairs[0]
+    assert pair.total is not None and pair.total.ci95_ns is None and not pair.total.significant
+    assert "too few steps" in pair.summary
+
+
+def no_steps() -> Trace:
+    builder = TraceBuilder().rank(0)
+    for start in range(0, 100, 10):
+        builder.launch(start, start + 1, "gemm", start + 3, start + 8)
+    return builder.trace()
+
+
+def test_steps_on_one_side_only(a: Trace) -> None:
+    found = comparability(side_of(a), side_of(no_steps()), "step")
+    assert found.status == "no" and "B has no decode steps" in found.reasons[0]
+    pair = whole_diff([a], [no_steps()]).pairs[0]
+    assert pair.total is None and pair.summary.startswith("No comparison: B has no decode steps")
+
+
+def test_no_activity(a: Trace) -> None:
+    silent = TraceBuilder().rank(0).call(0, 5, "cudaLaunchKernel").trace()
+    found = comparability(side_of(silent), side_of(a), "step")
+    assert found.status == "no" and found.reasons[0] == "A holds no GPU activity"
+    assert whole_diff([silent], [silent]).comparable.status == "no"
+
+
+def test_graphs_recorded_whole(a: Trace) -> None:
+    builder = TraceBuilder().rank(0)
+    for start in range(0, 100, 10):
+        builder.range(start, start + 9, "step:decode bs=1").launch(
+            start, start + 1, "whole_graph", start + 3, start + 8
+        )
+    found = comparability(side_of(a), side_of(builder.trace()), "step")
+    assert found.status == "no" and "--cuda-graph-trace=node" in found.reasons[0]
+
+
+def test_tokens_unknown(a: Trace) -> None:
+    unknown = at_concurrency(trace_of(Served(seed=3, layers=2), 8), 1)
+    found = comparability(side_of(a), side_of(unknown), "token")
+    assert found.status == "no" and "--accept-len" in found.reasons[0]
+    given = Side.of("x", "x", attribute(unknown), Context(), accept_len=3.5)
+    assert comparability(side_of(a), given, "token").status == "ok"
+
+
+def test_whole_recordings() -> None:
+    pair = whole_diff([no_steps()], [no_steps()]).pairs[0]
+    assert pair.window == "recording" and pair.comparable.identical
+    builder = TraceBuilder().rank(0)
+    for start in range(0, 80, 10):
+        builder.launch(start, start + 1, "gemm", start + 3, start + 10)
+    pair = whole_diff([no_steps()], [builder.trace()]).pairs[0]
+    assert any("neither has decode steps" in reason for reason in pair.comparable.reasons)
+    assert "the second is 18 ns shorter (95 ns and 77 ns), although its GPU activities sum to 6 ns more" in pair.summary
+    assert not any(row.significant for row in pair.parts)
+
+
+def test_fingerprint_does_not_depend_on_strings_or_clock(a: Trace, b: Trace) -> None:
+    assert fingerprint(a) != fingerprint(b)
+    shifted = replace(a, ops=type(a.ops)(**(a.ops.columns() | {"start": a.ops.start + 5, "end": a.ops.end + 5})))
+    more = ("never used", *shifted.strings)
+    renamed = replace(shifted, strings=more, ops=type(a.ops)(**(shifted.ops.columns() | {"name": a.ops.name + 1})))
+    assert fingerprint(renamed) == fingerprint(a)
+
+
+def test_sweeps_are_paired_by_concurrency() -> None:
+    made = {n: trace_of(Served(seed=n, layers=1), 5, ranks=1) for n in (1, 32, 64, 128)}
+    first = [at_concurrency(made[n], n) for n in (1, 32, 64)]
+    second = [at_concurrency(made[n], n) for n in (128, 64, 32)]
+    found = whole_diff(first, second)
+    assert [(pair.sides[0].concurrency, pair.sides[1].concurrency) for pair in found.pairs] == [(32, 32), (64, 64)]
+    assert found.unpaired == ("a0", "b0") and found.total == found.pairs[0].total
+    assert found.pairs[0].comparable.identical
+
+
+def test_single_recordings_are_a_pair_whatever_their_concurrency() -> None:
+    made = [at_concurrency(trace_of(Served(seed=n, batch=n, layers=1), 6, ranks=1), n, 3.0) for n in (32, 128)]
+    pair = whole_diff(made[:1], made[1:], "token").pairs[0]
+    assert "batch size: 32 in A, 128 in B" in pair.comparable.reasons
+    assert pair.total is not None and pair.total.a_ns > 3.5 * pair.total.b_ns
+    assert "steps yield 96 and 384 tokens" in pair.summary
+
+
+def test_nothing_to_pair() -> None:
+    made = [at_concurrency(trace_of(Served(seed=n, layers=1), 5, ranks=1), n) for n in (1, 2, 3)]
+    with pytest.raises(UsageError, match="no concurrency is in both"):
+        diff([side_of(made[0])], [side_of(made[1]), side_of(made[2])])

@@ -1,0 +1,151 @@
+"""The statistics: Student's distribution, false alarms over a thousand pairs, coverage, and power."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from profkit.analyzers.diff.grid import confirmed
+from profkit.analyzers.diff.noise import LEVEL, MIN_STEPS, Noise, change_of_means, holm
+from profkit.analyzers.diff.student import FREEDOM, REACH_95, reach_95, two_sided
+from profkit.traces import F64
+
+PAIRS = 1_000
+Steps = Callable[[np.random.Generator, int, int], F64]
+
+
+def independent(source: np.random.Generator, steps: int, cells: int) -> F64:
+    return source.standard_normal((steps, cells))
+
+
+def alike_neighbours(source: np.random.Generator, steps: int, cells: int) -> F64:
+    """Autocorrelation 0.3 from step to step."""
+    values = source.standard_normal((steps, cells))
+    for row in range(1, steps):
+        values[row] = 0.3 * values[row - 1] + np.sqrt(1 - 0.09) * values[row]
+    return values
+
+
+def slow_first_step(source: np.random.Generator, steps: int, cells: int) -> F64:
+    values = source.standard_normal((steps, cells))
+    values[0] += 10 * abs(source.standard_normal())
+    return values
+
+
+def shared_pace(source: np.random.Generator, steps: int, cells: int) -> F64:
+    return source.standard_normal((steps, 1)) + source.standard_normal((steps, cells))
+
+
+def skewed(source: np.random.Generator, steps: int, cells: int) -> F64:
+    return np.exp(source.standard_normal((steps, cells)))
+
+
+def drawn(kind: Steps, source: np.random.Generator, steps: int, scale: F64) -> F64:
+    """Steps of cells of very different sizes, and their total."""
+    cells = scale * (20 + kind(source, steps, len(scale)))
+    return np.hstack([cells, cells.sum(axis=1, keepdims=True)])
+
+
+@pytest.mark.parametrize("kind", [independent, alike_neighbours, slow_first_step, shared_pace, skewed])
+@pytest.mark.parametrize("steps", [8, 20])
+def test_false_alarms(kind: Steps, steps: int) -> None:
+    """At most 5 % of pairs without a change have any significant cell (two standard errors of 200 pairs: 3 %)."""
+    source = np.random.default_rng(steps)
+    pairs = PAIRS // 5
+    scale = 10 ** source.uniform(0, 4, 20)
+    found = [
+        change_of_means(drawn(kind, source, steps, scale), drawn(kind, source, steps, scale)).significant().any()
+        for _ in range(pairs)
+    ]
+    assert np.mean(found) <= LEVEL + 2 * np.sqrt(LEVEL * (1 - LEVEL) / pairs)
+
+
+def test_false_alarms_of_a_thousand_pairs() -> None:
+    source = np.random.default_rng(12)
+    scale = 10 ** source.uniform(0, 4, 12)
+    found = [
+        change_of_means(drawn(alike_neighbours, source, 12, scale), drawn(alike_neighbours, source, 12, scale))
+        .significant()
+        .any()
+        for _ in range(PAIRS)
+    ]
+    assert np.mean(found) <= LEVEL
+
+
+def test_intervals_hold_the_true_change() -> None:
+    source = np.random.default_rng(3)
+    inside = []
+    for _ in range(100):
+        a, b = 100 * independent(source, 10, 10), 100 * independent(source, 10, 10) + 50
+        noise = change_of_means(a, b)
+        inside.append((noise.low <= 50) & (noise.high >= 50))
+    assert 0.95 <= np.mean(inside) <= 0.995
+
+
+def test_a_change_well_above_the_noise_is_found() -> None:
+    """7 % of a kernel that varies by 2 %, one of 40 cells, in 10 steps: in at least nine of ten pairs."""
+    source = np.random.default_rng(4)
+    scale = np.full(40, 10_000.0)
+    grown = scale * np.where(np.arange(40) == 7, 1.07, 1.0)
+    found, others = [], []
+    for _ in range(60):
+        a, b = (size * (1 + 0.02 * independent(source, 10, 40)) for size in (scale, grown))
+        significant = change_of_means(a, b).significant()
+        found.append(significant[7])
+        others.append(np.delete(significant, 7).any())
+    assert np.mean(found) >= 0.9 and np.mean(others) <= 0.1
+
+
+def test_nothing_is_known_of_a_few_steps() -> None:
+    few, many = np.ones((MIN_STEPS - 1, 2)), np.full((9, 2), 5.0)
+    noise = change_of_means(few, many)
+    assert not noise.known and not noise.significant().any() and noise.delta.tolist() == [4, 4]
+
+
+def test_steps_without_noise() -> None:
+    noise = change_of_means(np.full((8, 3), 100.0), np.array([[100.0, 101.0, 110.0]] * 8))
+    assert noise.significant().tolist() == [False, True, True]
+    assert noise.low[2] <= 10 <= noise.high[2]
+
+
+def test_the_same_steps_give_the_same_intervals() -> None:
+    source = np.random.default_rng(5)
+    a, b = independent(source, 300, 4), independent(source, 9, 4)
+    first, second = change_of_means(a, b), change_of_means(a, b)
+    assert first.low.tolist() == second.low.tolist() and first.p.tolist() == second.p.tolist()
+
+
+def test_holm() -> None:
+    p = np.array([0.012, 0.03, 0.001, 0.9])
+    assert holm(p, np.ones(4)).tolist() == [True, False, True, False]
+    assert holm(p, np.array([1.0, 100.0, 1.0, 1.0])).tolist() == [True, True, True, False]
+    assert holm(np.zeros(2), np.ones(2)).all() and not len(holm(np.empty(0), np.empty(0)))
+
+
+def test_families_join() -> None:
+    one = change_of_means(np.zeros((8, 1)), np.ones((8, 1)))
+    both = Noise.join([one, one])
+    assert both.delta.tolist() == [1, 1] and both.known
+
+
+def test_student() -> None:
+    """Two-sided 5 % points of the usual tables; interpolated ones are never too small."""
+    finite = np.isfinite(FREEDOM)
+    assert np.allclose(two_sided(REACH_95[finite], FREEDOM[finite]), 0.05, atol=2e-5)
+    assert two_sided(np.array([0.0, 63.657, 1e9]), np.array([3.0, 1.0, 9.0])) == pytest.approx([1, 0.01, 0], abs=1e-5)
+    between = np.linspace(1, 200, 400)
+    assert (two_sided(reach_95(between), between) <= 0.05002).all()
+
+
+def test_a_change_between_two_ranks_must_show_on_one_of_them() -> None:
+    """Ranks differ by 50 in one cell, and which of them is slowest is chance: no change. The other cell did change."""
+    source = np.random.default_rng(6)
+    ranks = [np.array([100.0, 200.0]), np.array([150.0, 200.0])]
+    before = [level + independent(source, 10, 2) for level in ranks]
+    after = [level + np.array([0, 30]) + independent(source, 10, 2) for level in ranks]
+    across = change_of_means(before[0], after[1])
+    assert across.significant().tolist() == [True, True]
+    own = [change_of_means(a, b) for a, b in zip(before, after, strict=True)]
+    assert confirmed(across, own).significant().tolist() == [False, True]

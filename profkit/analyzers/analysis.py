@@ -17,12 +17,15 @@ from .devices import device_figures
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
 from .ranks import rank_of_device
-from .result import Analysis, Cause, Cycle, Health, Provenance, TraceFigures
+from .result import Analysis, Cause, Cycle, DeviceFigures, Health, Provenance, TraceFigures
 from .rules import Rules
 from .verdict import View, verdict_of
-from .words import duration
+from .words import duration, share
 
 SCHEMA = "profkit.analysis/1"
+
+MINOR = 0.1
+"""A plain step in which no cause costs so much of it is first of all the model's own work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,13 +81,13 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         graphs={str(d): figures for d, figures in graphs.items()},
         cycle=cycle,
         verdict=verdict,
-        summary=_summary(cycle, verdict, health),
+        summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
     )
 
 
-def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health) -> str:
-    """The sentence that terminal and page end in."""
+def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: DeviceFigures | None) -> str:
+    """The sentence that terminal and page end in; ``slowest`` are the figures of the rank that sets the pace."""
     if not verdict:
         reason = next((check.detail for check in health.checks if check.status == "abstain"), None)
         return f"No verdict: {reason}." if reason else "Nothing in the recording holds the step back."
@@ -92,6 +95,11 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health) -> str:
     if verdict[0].cause.startswith("straggler") and (transfer := _of(verdict, "link_bound")):
         head, _, advice = sentence.rpartition(": ")
         sentence = f"{head}; the transfers themselves take {duration(transfer.ns_per_step)}: {advice}"
+    if cycle.kind == "plain" and slowest and slowest.window:
+        step = slowest.window.wall_ns / max(slowest.steps, 1)
+        if verdict[0].ns_per_step < MINOR * step:
+            work = share(slowest.partition_ns["compute"] or 0, slowest.window.wall_ns)
+            sentence = f"{work} of the {duration(step)} step is the model's own GPU work; beyond it, {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 

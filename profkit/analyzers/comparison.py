@@ -11,7 +11,7 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     """One comparison for each speculative trace that has a plain one of the same batch size beside it.
 
     Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
-    Only traces of as many ranks on the same kind of GPU are compared; of several plain ones, the one recorded with
+    Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one recorded with
     graphs on or off like the speculative one, and of the configuration that its name begins with, comes first.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
@@ -27,7 +27,8 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
 def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
     gpus = [sorted(device.gpu for device in trace.devices.values()) for trace in (plain, speculative)]
-    return plain.cycle.batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1]
+    same_recorder = plain.source == speculative.source
+    return plain.cycle.batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1] and same_recorder
 
 
 def _nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:

@@ -35,6 +35,7 @@ EXTRA_STEPS = 4
 ROOM_WAIT_S = 10.0
 CRASH_WAIT_S = 10.0
 SETTLE_S = 60.0
+RESUME_S = 1.0
 
 
 def environment_of(plan: Plan, backend: Backend, scratch: Path, plugin_folder: Path) -> dict[str, str]:
@@ -169,7 +170,9 @@ def _run_concurrency(context: _Context, server: Server, concurrency: int, scratc
             window.rates.append(measure("measure"))
             server.phase = f"record c{concurrency}"
             _record(context, server, load, window, scratch, check)
-            window.rates.append(measure("measure again"))
+            server.phase = f"resume c{concurrency}"
+            if _resume(load, check, context.say):
+                window.rates.append(measure("measure again"))
             server.phase = f"drain c{concurrency}"
     finally:
         window.ended_ns = time.time_ns()
@@ -198,6 +201,17 @@ def _warm_up(load: Load, most_s: float, check: Callable[[], None], say: Say) -> 
             return
         before = rate
     say(f"c{load.concurrency}: not steady after {most_s:.0f} s; going on")
+
+
+def _resume(load: Load, check: Callable[[], None], say: Say) -> bool:
+    """Wait until tokens flow again: with several ranks the recorder holds the server while it writes its report."""
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        if load.measure(RESUME_S, check) > 0:
+            load.measure(RESUME_S, check)
+            return True
+    say(f"c{load.concurrency}: no tokens for {SETTLE_S:.0f} s after the recording; not measured again")
+    return False
 
 
 def _record(

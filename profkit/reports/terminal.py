@@ -199,33 +199,27 @@ def _verdict(console: Console, trace: TraceFigures) -> None:
 
 
 def _overview(traces: Sequence[TraceFigures]) -> Table:
-    table = _table(
-        "",
-        "recording",
-        "batch",
-        "step",
-        "wall/step",
-        "draft",
-        "verify",
-        "decode",
-        "µs/token",
-        "tokens/s",
-        "first cause",
-    )
+    """One row per recording; columns that no recording fills are left out."""
+    columns = ("recording", "batch", "step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
+    rows = [_overview_row(trace) for trace in traces]
+    kept = [place for place in range(len(columns)) if any(row[place] != "–" for row in rows)]
+    table = _table("", *(columns[place] for place in kept))
     table.show_header, table.title = True, None
-    for trace in traces:
-        cycle = trace.cycle
-        walls = [d.window.wall_ns / max(d.steps, 1) for d in trace.devices.values() if d.window]
-        phases = [cycle.phase_ns_median.get(phase) for phase in ("draft", "verify", "decode")]
-        rate = trace.provenance.tokens_per_s
-        table.add_row(
-            _plain(trace.name),
-            str(cycle.batch_size if cycle.batch_size is not None else UNKNOWN),
-            duration(cycle.period_ns_median) if cycle.period_ns_median is not None else UNKNOWN,
-            duration(max(walls)) if walls else UNKNOWN,
-            *(duration(ns) if ns else "–" for ns in phases),
-            f"{cycle.us_per_token:,.0f}" if cycle.us_per_token is not None else UNKNOWN,
-            f"{rate:,.0f}" if rate is not None else UNKNOWN,
-            trace.verdict[0].cause if trace.verdict else "–",
-        )
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    for row in rows:
+        table.add_row(*(row[place] for place in kept))
     return table
+
+
+def _overview_row(trace: TraceFigures) -> list[str]:
+    cycle, rate = trace.cycle, trace.provenance.tokens_per_s
+    phases = [cycle.phase_ns_median.get(phase) for phase in ("draft", "verify", "decode")]
+    return [
+        _plain(trace.name),
+        str(cycle.batch_size if cycle.batch_size is not None else UNKNOWN),
+        duration(cycle.period_ns_median) if cycle.period_ns_median is not None else UNKNOWN,
+        *(duration(ns) if ns else "–" for ns in phases),
+        f"{cycle.us_per_token:,.0f}" if cycle.us_per_token is not None else UNKNOWN,
+        f"{rate:,.0f}" if rate is not None else "–",
+        trace.verdict[0].cause if trace.verdict else "–",
+    ]

@@ -48,11 +48,7 @@ def nsys_version(nsys: Path) -> tuple[int, ...]:
 def find_importer(nsys: Path) -> Path | None:
     """``QdstrmImporter``, wherever one lies beside ``nsys``; some packages ship an ``nsys`` that does not find it."""
     roots = [nsys.resolve().parent.parent, nsys.resolve().parent.parent.parent, Path("/usr/lib/nsight-systems")]
-    for root in roots:
-        for place in ("host-linux-x64", "host-linux-armv8", "host", "Host-x86_64"):
-            if (root / place / "QdstrmImporter").is_file():
-                return root / place / "QdstrmImporter"
-    return None
+    return next((file for root in roots for file in sorted(root.glob("*/QdstrmImporter"))), None)
 
 
 def export_report(report: Path, folder: Path) -> Path:

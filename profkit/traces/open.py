@@ -15,7 +15,7 @@ from .model import Run, Trace
 from .nsys import read_nsys
 from .nsys_export import STREAM_MAGIC, export_report
 from .nsys_tables import open_tables
-from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep
+from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep, simulated_accept_len
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
@@ -133,17 +133,18 @@ def _open_run(folder: Path, sweep: Sweep, run: SweepRun) -> Opened:
     if not path.exists():
         raise InputError(path, f"named in {RECORD} but not there", "capture again, or remove it from the record")
     trace = load_bundle(path) if is_bundle(path) else _open_single(path)
-    return Opened(f"{sweep.config}/{run.trace}", path, trace.with_run(_run_of(trace.run, sweep, run)))
+    return Opened(f"{folder.resolve().name}/{run.trace}", path, trace.with_run(_run_of(trace.run, sweep, run)))
 
 
 def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
+    simulated = simulated_accept_len(sweep)
     return replace(
         known,
         config=sweep.config,
         concurrency=run.concurrency,
         graphs=run.graphs if run.graphs is not None else sweep.graphs,
-        accept_len=run.accept_len,
-        accept_len_source="reported by the server" if run.accept_len is not None else "",
+        accept_len=run.accept_len if run.accept_len is not None else simulated,
+        accept_len_source="reported by the server" if run.accept_len is not None else "simulated, by the settings",
         tokens_per_s=run.tokens_per_s,
         block_size=sweep.block_size,
         graph_batch_sizes=tuple(sweep.graph_batch_sizes),

@@ -83,3 +83,14 @@ def save_sweep(sweep: Sweep, folder: Path) -> None:
     """Write the record into ``folder``."""
     encoded = msgspec.json.format(msgspec.json.encode(sweep), indent=1)
     (folder / RECORD).write_bytes(encoded + b"\n")
+
+
+def simulated_accept_len(sweep: Sweep) -> float | None:
+    """The accept length that the engine was told to simulate, or ``None``."""
+    configuration = sweep.settings.get("configuration")
+    environment = configuration.get("env") if isinstance(configuration, dict) else None
+    value = environment.get("SGLANG_SIMULATE_ACC_LEN") if isinstance(environment, dict) else None
+    try:
+        return float(value) if value is not None else None
+    except (TypeError, ValueError):
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_perfetto_events_of_a_track_nest_or_follow(attribution: Attribution) -> 
         by_track.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for spans in by_track.values():
         spans.sort()
-        assert all(b[0] >= a[1] - 1e-3 for a, b in zip(spans, spans[1:], strict=False))
+        assert all(b[0] >= a[1] - 1e-3 for a, b in pairwise(spans))
 
 
 def test_tracks_of_overlapping_intervals() -> None:

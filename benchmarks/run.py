@@ -1,0 +1,185 @@
+"""``make bench``: what ``profkit analyze`` and ``profkit report`` take, start-up included; writes docs/performance.md.
+
+Cases are the captures of real servers in the shared folder (``PROFKIT_SHARED``, or ``shared`` beside the checkout;
+skipped where it is missing) and generated recordings of 1,000,000 and 5,000,000 ops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .measure import Taken, machine, measure
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "performance.md"
+SQLITE_CAPTURES = ("ep2-dflash-graph-c1", "ep2-dflash-eager-c1", "ep2-ar-graph-c1")
+KINETO_CAPTURE = "dense8b-dflash-graph-c1.kineto.json.gz"
+SIZES = (1_000_000, 5_000_000)
+LARGE_FROM = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A recording to read; ``ops`` is ``None`` where nobody counted."""
+
+    name: str
+    path: Path
+    ops: int | None
+    repeats: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a case took to analyse and to report, and what a bare read of it takes."""
+
+    case: Case
+    analyze: Taken
+    report: Taken
+    floor: Taken
+
+
+class Bench:
+    """Runs commands in the environment of a user who has used profkit before: with its byte code at hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._page = folder / "report.html"
+        self._environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONPATH": str(ROOT)}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def python(self, *arguments: str, repeats: int = 1) -> Taken:
+        """Run Python with ``arguments``."""
+        return measure([sys.executable, "-m", *arguments], self._environment, repeats)
+
+    def row(self, case: Case) -> Row:
+        """Measure ``case``."""
+        path = str(case.path)
+        print(f"{case.name}: analyze", file=sys.stderr)
+        analyze = self.python("profkit", "analyze", path, repeats=case.repeats)
+        print(f"{case.name}: report", file=sys.stderr)
+        report = self.python("profkit", "report", path, "-o", str(self._page), repeats=case.repeats)
+        return Row(case, analyze, report, self.python("benchmarks.floor", path, repeats=case.repeats))
+
+
+def captures(folder: Path) -> Iterator[Case]:
+    """The captures of the shared folder, decompressed into ``folder``."""
+    shared = Path(os.environ.get("PROFKIT_SHARED") or ROOT.parent / "shared") / "captures"
+    for name in SQLITE_CAPTURES:
+        packed, plain = shared / f"{name}.sqlite.xz", folder / f"{name}.sqlite"
+        if _there(packed):
+            with lzma.open(packed) as source, plain.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            yield Case(name, plain, _count(plain))
+    if _there(shared / KINETO_CAPTURE):
+        yield Case(KINETO_CAPTURE, shared / KINETO_CAPTURE, None)
+
+
+def _there(path: Path) -> bool:
+    if not path.exists():
+        print(f"skipped: there is no {path.name} in the shared folder; set PROFKIT_SHARED", file=sys.stderr)
+    return path.exists()
+
+
+def _count(path: Path) -> int:
+    from .floor import read_sqlite
+
+    activities = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+    return sum(len(rows) for table, rows in read_sqlite(path).items() if table in activities)
+
+
+def generated(bench: Bench, folder: Path, sizes: Sequence[int]) -> Iterator[Case]:
+    """Generated recordings with graphs and without, each removed before the next one is written."""
+    for ops in sizes:
+        for kind in ("graph", "eager"):
+            path = folder / f"{kind}-{ops}.sqlite"
+            print(f"generated, {kind}, {ops:,} ops: write", file=sys.stderr)
+            bench.python("benchmarks.generate", str(ops), str(path), *(["--eager"] if kind == "eager" else []))
+            yield Case(f"generated, {kind}", path, ops, 1 if ops >= LARGE_FROM else 3)
+            path.unlink()
+
+
+COLUMNS = ("recording", "ops", "analyze", "CPU", "peak", "µs/op", "report", "CPU", "peak", "bare read", "CPU", "peak")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 1)), *map(_cells, rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ops = row.case.ops
+    each = f"{row.analyze.cpu / ops * 1e6:.1f}" if ops else ""
+    shown = [f"{row.case.name}", f"{ops:,}" if ops else "", *_taken(row.analyze), each]
+    return (*shown, *_taken(row.report), *_taken(row.floor))
+
+
+def _taken(taken: Taken) -> tuple[str, str, str]:
+    return f"{taken.wall:.2f} s", f"{taken.cpu:.2f} s", f"{taken.peak / 1e6:,.0f} MB"
+
+
+def growth(rows: Sequence[Row]) -> str:
+    """How the time of generated recordings grows with their ops, in a sentence; nothing with fewer than two sizes."""
+    found = []
+    for name in dict.fromkeys(row.case.name for row in rows):
+        own = sorted((row.case.ops or 0, row.analyze.cpu) for row in rows if row.case.name == name)
+        if len(own) > 1:
+            more, longer = own[-1][0] / own[0][0], own[-1][1] / own[0][1]
+            found.append(f"{longer:.1f}-fold for {more:.1f}-fold ops ({name.rpartition(' ')[2]})")
+    return f"- **Growth** of the processor time of analyze: {', '.join(found)}.\n" if found else ""
+
+
+def page(rows: Sequence[Row], where: str) -> str:
+    """docs/performance.md; ``where`` describes the machine."""
+    return f"""# Performance
+
+Written by `make bench`; every figure is of a whole command, from the start of Python to its exit.
+
+{table(rows)}
+
+- **analyze** is `profkit analyze FILE`, **report** is `profkit report FILE`, the page included. **CPU** is user and
+  system time, **peak** the largest resident size. Of three runs (one from 5,000,000 ops on) the least is shown.
+- **bare read** is the least that a reader can do: the same columns with `sqlite3` and `fetchall()`, the same JSON with
+  `gzip` and `orjson.loads`, without making one array or answering one question (`benchmarks/floor.py`).
+- Captures were recorded on two H200 (the Kineto one on one H200). Generated recordings have two ranks and the steps of
+  a DFlash server: a draft graph of 105 nodes, a verify graph of 1,071 and 55 ops outside graphs; *eager* ones have a
+  launch call for each op, and event records around each collective (`benchmarks/generate.py`).
+{growth(rows)}- Measured on: {where} at the start.
+
+## Why it is quick
+
+- SQLite builds one text per column and 100,000 rows, on several threads, and numpy parses it: no Python object is made
+  for a value.
+- Strings are resolved once per distinct string, rules matched once per distinct kernel name.
+- Steps, phases and ranges are looked up once per launch call, not once per op: a graph launch owns 1,071 ops.
+- Attribution is arithmetic on whole columns: sorting, searching in sorted columns, counting. Time grows with the
+  number of ops, and with the number of ranks only through them.
+- Commands import what they use: `analyze` needs no pandas, pyarrow, plotly or jinja2.
+"""
+
+
+def main() -> int:
+    """Measure, print the table, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ops", type=int, nargs="*", default=SIZES, help="sizes of the generated recordings")
+    parser.add_argument("--output", type=Path, default=PAGE, help="where to write the page")
+    given = parser.parse_args()
+    where = machine()
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        folder = Path(name)
+        bench = Bench(folder)
+        rows = [bench.row(case) for cases in (captures(folder), generated(bench, folder, given.ops)) for case in cases]
+    print(table(rows))
+    given.output.write_text(page(rows, where), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,8 +11,9 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     """One comparison for each speculative trace that has a plain one of the same batch size beside it.
 
     Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
-    Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one recorded with
-    graphs on or off like the speculative one, and of the configuration that its name begins with, comes first.
+    Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one
+    recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, comes
+    first.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profkit.traces import I64, UNKNOWN, Bools, Launches, Ops, Ranges
+from profkit.traces import I64, UNKNOWN, Bools, Index, Launches, Ops, Ranges
 
 from .intervals import latest_active
 
@@ -12,7 +12,15 @@ from .intervals import latest_active
 def pair_keys(*tables: tuple[I64, I64]) -> tuple[I64, ...]:
     """One int64 key per (pid, correlation) pair, comparable over all the given tables."""
     pids = np.unique(np.concatenate([pid for pid, _ in tables])) if tables else np.empty(0, np.int64)
-    return tuple((np.searchsorted(pids, pid) << 44) | correlation for pid, correlation in tables)
+    return tuple(_key(np.searchsorted(pids, pid), correlation) for pid, correlation in tables)
+
+
+def _key(process: Index, correlation: I64) -> I64:
+    # In place: these are the longest columns of a trace.
+    key: I64 = process.astype(np.int64, copy=False)
+    key <<= 44
+    key |= correlation
+    return key
 
 
 def launch_of_op(ops: Ops, launches: Launches) -> I64:

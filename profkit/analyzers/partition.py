@@ -71,7 +71,7 @@ def build_timeline(
     """Partition the time of ``device``. ``launch``, ``phase``, ``kernel_class`` and ``in_decode`` are per op."""
     rows = np.flatnonzero(trace.ops.device == device)
     rows = rows[np.lexsort((trace.ops.end[rows], trace.ops.start[rows]))]
-    ops = trace.ops.take(rows)
+    ops = _DeviceOps.of(trace.ops, rows)
     bounds = distinct(np.concatenate([ops.start, ops.end]))
     part, op = _busy_parts(ops, kernel_class[rows], bounds)
     start, end = bounds[:-1], bounds[1:]
@@ -94,7 +94,23 @@ def build_timeline(
     )
 
 
-def _busy_parts(ops: Ops, kernel_class: I8, bounds: I64) -> tuple[I8, I64]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _DeviceOps:
+    """The ops of one device by start and end, with the columns that the partition asks for."""
+
+    start: I64
+    end: I64
+    pid: I64
+    kind: I8
+    graph_launch: I64
+
+    @classmethod
+    def of(cls, ops: Ops, rows: Index) -> _DeviceOps:
+        """The ops at ``rows``."""
+        return cls(*(getattr(ops, name)[rows] for name in cls.__slots__))
+
+
+def _busy_parts(ops: _DeviceOps, kernel_class: I8, bounds: I64) -> tuple[I8, I64]:
     """Part and deciding op of each stretch between neighbouring ``bounds``; op -1 where nothing runs."""
     collective = kernel_class == CLASS["collective"]
     copies = np.isin(ops.kind, (OpKind.MEMCPY, OpKind.MEMSET)) & ~collective
@@ -128,7 +144,7 @@ class _Pieces:
         return cls(joined.start[kept], joined.end[kept], joined.part[kept], joined.op[kept])
 
 
-def _cut_gaps(trace: Trace, rules: Rules, ops: Ops, launch: I64, start: I64, end: I64) -> _Pieces:
+def _cut_gaps(trace: Trace, rules: Rules, ops: _DeviceOps, launch: I64, start: I64, end: I64) -> _Pieces:
     """Cut each gap ``[start, end)`` by what the host did until it launched the op that ends the gap."""
     op = np.searchsorted(ops.start, end, "left")
     row = launch[op]
@@ -145,17 +161,17 @@ def _cut_gaps(trace: Trace, rules: Rules, ops: Ops, launch: I64, start: I64, end
     return _Pieces.join([behind, *_host_pieces(trace, rules, row[host], start[host], waiting[host], op[host])])
 
 
-def _in_or_before_graph(ops: Ops, op: Index, start: I64) -> I8:
+def _in_or_before_graph(ops: _DeviceOps, op: Index, start: I64) -> I8:
     """For gaps before graph ops launched in time: inside the graph, before its first op, or another wait."""
     in_graph = np.flatnonzero(ops.graph_launch >= 0)
     (keys,) = pair_keys((ops.pid[in_graph], ops.graph_launch[in_graph]))
-    first = np.zeros(len(ops), np.bool_)
+    first = np.zeros(len(ops.start), np.bool_)
     first[in_graph[np.unique(keys, return_index=True)[1]]] = True
     other = np.where(first[op], PART["gap_graph_launch"], PART["gap_queue"])
     return np.where(_follows_own_graph(ops, op, start), PART["gap_in_graph"], other).astype(np.int8)
 
 
-def _follows_own_graph(ops: Ops, op: Index, start: I64) -> Bools:
+def _follows_own_graph(ops: _DeviceOps, op: Index, start: I64) -> Bools:
     """Whether an op of the graph launch of ``op`` ended at ``start``; several ops may end at once."""
     order = np.argsort(ops.end, kind="stable")
     ends = ops.end[order]

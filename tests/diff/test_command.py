@@ -27,6 +27,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         save_bundle(trace_of(plan), tmp_path / "traces" / name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     return tmp_path
 
 
@@ -156,13 +157,13 @@ def test_sweep_as_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) 
     arguments = ["diff", "--baseline", "nightly", str(b), "--per", "token"]
     assert main(arguments) == 0
     text = output(capsys)
-    assert "all pairs" in text and "! before/c128 has no partner of the same concurrency." in text
+    assert "all pairs" in text and "! nightly/c128 has no partner of the same concurrency." in text
     assert "attention_backend: triton in A, fa3 in B" in text
     assert main([*arguments, "--json", "--fail-on", "verify>5%"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [pair["sides"][0]["concurrency"] for pair in found["pairs"]] == [1, 32]
     assert [pair["limits"][0]["status"] for pair in found["pairs"]] == ["exceeded", "exceeded"]
-    assert found["unpaired"] == ["before/c128"]
+    assert found["unpaired"] == ["nightly/c128"]
 
 
 def test_hostile_names_are_shown_as_they_are(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ def test_sweep_is_opened_by_concurrency(tmp_path: Path) -> None:
     folder = sweep(tmp_path / "s", 128, 1, 32)
     for path in (folder, folder / "sweep.json"):
         opened = open_recordings(path)
-        assert [one.name for one in opened] == ["ep2-dflash/c1", "ep2-dflash/c32", "ep2-dflash/c128"]
+        assert [one.name for one in opened] == ["s/c1", "s/c32", "s/c128"]
     run = opened[1].trace.run
     assert run == Run("ep2-dflash", 32, True, 3.5, "reported by the server", 3200.0, 8)
 

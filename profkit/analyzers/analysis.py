@@ -10,16 +10,17 @@ from msgspec import structs
 from profkit.traces import Trace
 
 from .attribution import Attribution, attribute
-from .collectives import match_collectives
 from .comparison import compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
+from .matching import match_collectives
 from .ranks import rank_of_device
 from .result import Analysis, Cause, Cycle, DeviceFigures, Health, Provenance, TraceFigures
 from .rules import Rules
-from .verdict import View, verdict_of
+from .verdict import verdict_of
+from .view import View
 from .words import duration, share
 
 SCHEMA = "profkit.analysis/1"

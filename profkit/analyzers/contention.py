@@ -9,8 +9,8 @@ import numpy as np
 from profkit.traces import I64, UNKNOWN, OpKind
 
 from .attribution import Attribution
-from .collectives import MatchedCollectives
 from .intervals import covered_before, merge
+from .matching import MatchedCollectives
 from .vocabulary import CLASS, PHASES
 
 MIN_OVERLAP = 0.2

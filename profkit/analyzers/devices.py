@@ -9,9 +9,10 @@ import numpy as np
 from profkit.traces import I64, UNKNOWN, Bools, Index
 
 from .attribution import Attribution
-from .collectives import MatchedCollectives, collective_figures
+from .collectives import collective_figures
 from .cycle import device_steps
 from .intervals import union_length
+from .matching import MatchedCollectives
 from .result import ClassFigures, DeviceFigures, KernelFigures, Parts, PhaseFigures, Window
 from .rules import Rules
 from .vocabulary import CLASS, CLASSES, PARTS, PHASES

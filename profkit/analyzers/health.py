@@ -9,9 +9,9 @@ import numpy as np
 from profkit.traces import Bools
 
 from .attribution import Attribution
-from .collectives import MatchedCollectives
 from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
+from .matching import MatchedCollectives
 from .owners import pair_keys
 from .result import Check, Cycle, Health, Status
 from .vocabulary import CLASS, PHASE

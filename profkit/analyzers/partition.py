@@ -58,6 +58,19 @@ class DeviceTimeline:
         total = np.bincount(cell, weights=length, minlength=math.prod(shape))
         return total.astype(np.int64).reshape(shape)
 
+    def within(self, start: I64, end: I64) -> tuple[Index, Index, I64]:
+        """The pieces of segments that lie within the given intervals.
+
+        Returns, per piece, the interval it lies in, its segment, and its length in nanoseconds.
+        """
+        first = np.searchsorted(self.end, start, "right")
+        behind = np.searchsorted(self.start, end, "left")
+        count = np.maximum(behind - first, 0)
+        owner = np.repeat(np.arange(len(start)), count)
+        segment = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+        length = np.minimum(self.end[segment], end[owner]) - np.maximum(self.start[segment], start[owner])
+        return owner, segment, np.maximum(length, 0)
+
     def window_totals(self) -> I64 | None:
         """``totals`` of the window, or ``None`` without one."""
         if self.window_start is None or self.window_end is None:

@@ -9,8 +9,9 @@ import numpy as np
 from profkit.traces import I64
 
 from .attribution import Attribution
-from .collectives import match_collectives, overlap_totals
+from .collectives import overlap_totals
 from .intervals import merge
+from .matching import match_collectives
 from .result import CollectiveKind, DeviceFigures, KernelFigures, TraceFigures
 from .vocabulary import PART, PARTS, PHASES
 

@@ -9,8 +9,8 @@ import numpy as np
 from profkit.traces import I64, UNKNOWN
 
 from .attribution import Attribution
-from .collectives import match_collectives
 from .lanes import Items, Lane, LaneBuilder, add_device
+from .matching import match_collectives
 from .ranks import rank_of_device, step_numbers
 
 

@@ -6,105 +6,25 @@ Faults (a late host, a straggler, a blocking call, a busy link, padding, a queue
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from profkit.traces import F64
-
-from .attribution import Attribution
-from .collectives import MatchedCollectives
 from .contention import contended_transfer
-from .lateness import Blocking, blocking_cost, graph_wait
-from .result import Cause, Cycle, DeviceFigures, GraphFigures
-from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
-from .waiting import causes_of_waiting
-from .words import duration, listed, share
+from .lateness import Blocking, blocking_cost
+from .result import Cause
+from .stragglers import stragglers, sync_cause
+from .view import View
+from .vocabulary import PHASE
+from .words import duration, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
 FAULTS = frozenset({"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "queue"})
 LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
 
-LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
-    "straggler_compute": (
-        ("compute", "copy"),
-        "its GPU works longer (mostly in {phase}): balance experts and sequences over the ranks, and compare the GPU's "
-        "clocks with the others'",
-    ),
-    "queue": (
-        ("gap_queue",),
-        "its GPU idles though the next work ({phase}) was launched in time: look for event waits between streams in "
-        "front of it",
-    ),
-    "graph_gaps": (
-        ("gap_in_graph",),
-        "it idles longer between the kernels of its graphs (mostly in {phase}): compare the GPU's clocks with the "
-        "others'",
-    ),
-    "unexplained": (
-        ("gap_unknown", "collective"),
-        "it spends longer on work without a launch record, or on collectives without a partner: the recording cannot "
-        "tell why",
-    ),
-}
-"""Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
-
-EAGER_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """What the verdict is drawn from, per device and step; ``slowest`` is the device that sets the pace."""
-
-    attribution: Attribution
-    matched: MatchedCollectives
-    devices: dict[int, DeviceFigures]
-    graphs: dict[int, GraphFigures]
-    cycle: Cycle
-    slowest: int
-
-    def per_step(self, device: int, *parts: str) -> float:
-        """Nanoseconds per step of the given parts of a device."""
-        figures = self.devices[device]
-        return sum(figures.partition_ns[part] or 0 for part in parts) / max(figures.steps, 1)
-
-    def graph_wait(self, device: int) -> float:
-        """Nanoseconds per step that a device idles before graphs that were launched in time."""
-        return graph_wait(self.attribution, device) / max(self.devices[device].steps, 1)
-
-    def phase_per_step(self, phase: str, *parts: str) -> float:
-        """Nanoseconds per step of the given parts of a phase on the slowest device."""
-        figures = self.devices[self.slowest]
-        cell = figures.phase_partition_ns.get(phase, {})
-        return sum(cell.get(part) or 0 for part in parts) / max(figures.steps, 1)
-
-    @property
-    def step_ns(self) -> float:
-        """Wall time per step of the slowest device."""
-        figures = self.devices[self.slowest]
-        return figures.window.wall_ns / max(figures.steps, 1) if figures.window else 0.0
-
-    @property
-    def eager(self) -> bool:
-        """Whether most launches of a step are not graph launches."""
-        figures = self.graphs[self.slowest]
-        outside = figures.ops_outside_graphs_per_step or 0
-        total = int(self.attribution.in_decode.sum()) / max(sum(d.steps for d in self.devices.values()), 1)
-        return outside > EAGER_SHARE * total
-
-    def advice_for_host(self) -> str:
-        """What to do about a host that launches late."""
-        if self.eager:
-            return "record with CUDA graphs"
-        return "look at what its Python does between the graph launches, and whether its cores are shared"
-
 
 def verdict_of(view: View) -> tuple[Cause, ...]:
     """All causes worth at least ``MIN_SHOWN`` of the step, in the order of the module's docstring."""
     blocked = {device: blocking_cost(view.attribution, device) for device in view.devices}
     causes = [
-        *_stragglers(view, blocked),
+        *stragglers(view, blocked),
         *_sync(view, blocked),
         *_host_late(view, blocked),
         *_link(view),
@@ -121,101 +41,12 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
     return tuple(sorted(shown, key=order))
 
 
-def _stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
-    """Ranks that the others wait for, by what they did longer since the collective before."""
-    if not view.matched.known or len(view.devices) < 2:
-        return []
-    waits = {device: causes_of_waiting(view.attribution, view.matched, device) for device in view.devices}
-    causes = []
-    for late in view.devices:
-        others = [device for device in view.devices if device != late]
-        nothing = np.zeros((len(PARTS), len(PHASES)), np.int64)
-        per_step = [waits[d].get(late, nothing) / max(view.devices[d].steps, 1) for d in others]
-        longer = np.median(np.stack(per_step), axis=0)
-        waited = float(np.median([_waited(view, device, late) for device in others]))
-        causes += _late_host(view, blocked, late, waited, longer)
-        causes += _late_gpu(view, late, waited, longer)
-    return causes
-
-
-def _waited(view: View, device: int, late: int) -> float:
-    """Nanoseconds per step that ``device`` waits for ``late``."""
-    own = view.matched.instances[device]
-    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / max(view.devices[device].steps, 1)
-
-
-def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:
-    cost = float(longer[[PART[name] for name in HOST_PARTS]].sum())
-    if not cost:
-        return []
-    rank, who = view.devices[late].rank, _others_wait(view, late)
-    part, phase = _dearest(longer, HOST_PARTS)
-    sync = {d: blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
-    more_sync = sync[late] - float(np.median([cost for device, cost in sync.items() if device != late]))
-    if more_sync >= cost / 2:
-        return [_sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
-    text = (
-        f"{who} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank {rank}, "
-        f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host()}"
-    )
-    return [Cause("straggler_host", rank, phase, part, round(cost), text)]
-
-
-def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
-    rank = view.devices[late].rank
-    waits = f"{_others_wait(view, late)} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank"
-    causes = []
-    for cause, (parts, why) in LATE_GPU.items():
-        cost = float(longer[[PART[name] for name in parts]].sum())
-        part, phase = _dearest(longer, parts)
-        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=phase)}"
-        causes.append(Cause(cause, rank, phase, part, round(cost), text))
-    return causes
-
-
-def _others_wait(view: View, late: int) -> str:
-    ranks = sorted(figures.rank for device, figures in view.devices.items() if device != late)
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} waits"
-    return f"ranks {listed([str(rank) for rank in ranks])} wait" if len(ranks) <= 3 else f"{len(ranks)} ranks wait"
-
-
-def _dearest(doing: F64, parts: tuple[str, ...]) -> tuple[str, str]:
-    """The part and phase with most time among ``parts``."""
-    rows = doing[[PART[name] for name in parts]]
-    part, phase = np.unravel_index(int(np.argmax(rows)), rows.shape)
-    return parts[part], PHASES[phase]
-
-
 def _sync(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     costs = {device: blocked[device].total / max(view.devices[device].steps, 1) for device in view.devices}
     least = min(costs, key=lambda device: costs[device])
     if costs[least] <= 0:
         return []
-    return [_sync_cause(view, blocked[least], costs[least], None, "the GPU idles behind it")]
-
-
-def _sync_cause(view: View, blocking: Blocking, cost: float, rank: int | None, effect: str) -> Cause:
-    """The sentence names the dearest call and where it stands."""
-    trace = view.attribution.trace
-    row = int(blocking.row[np.argmax(blocking.idle)])
-    api = trace.strings[trace.launches.api[row]]
-    phase = _phase_at(view, row)
-    where = f"rank {rank}'s host" if rank is not None else "the host"
-    text = (
-        f"a blocking {api} in {phase} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
-        f"{duration(view.step_ns)} step; keep its result on the GPU, or read it one step later"
-    )
-    return Cause("sync", rank, phase, "gap_sync", round(cost), text)
-
-
-def _phase_at(view: View, launch: int) -> str:
-    """The phase of the step in which the host makes a call."""
-    from .steps import spans_at
-
-    labels, call = view.attribution.plan.labels, view.attribution.trace.launches.take(slice(launch, launch + 1))
-    found = spans_at(labels.pid, labels.tid, labels.start, labels.end, call.pid, call.tid, call.start)
-    return PHASES[labels.phase[found[0]]] if found[0] >= 0 else "outside"
+    return [sync_cause(view, blocked[least], costs[least], None, "the GPU idles behind it")]
 
 
 def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:

@@ -11,8 +11,8 @@ import numpy as np
 from profkit.traces import I8, I64
 
 from .attribution import Attribution
-from .collectives import Instances, MatchedCollectives, partner_positions
 from .lateness import parts_by_fault
+from .matching import Instances, MatchedCollectives, partner_positions
 from .partition import DeviceTimeline
 from .vocabulary import PARTS, PHASES
 
@@ -46,14 +46,9 @@ def _since_previous(timeline: DeviceTimeline, parts: I8, instances: Instances, p
     """Nanoseconds by cell, per instance, from the end of the collective before it to its start."""
     reach = np.maximum.accumulate(instances.end)
     start, end = reach[position - 1], instances.start[position]
-    first = np.searchsorted(timeline.end, start, "right")
-    behind = np.searchsorted(timeline.start, end, "left")
-    count = np.maximum(behind - first, 0)
-    owner = np.repeat(np.arange(len(start)), count)
-    segment = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    length = np.minimum(timeline.end[segment], end[owner]) - np.maximum(timeline.start[segment], start[owner])
+    owner, segment, length = timeline.within(start, end)
     cell = parts[segment].astype(np.int64) * len(PHASES) + timeline.phase[segment]
-    total = np.bincount(owner * CELLS + cell, weights=np.maximum(length, 0), minlength=len(start) * CELLS)
+    total = np.bincount(owner * CELLS + cell, weights=length, minlength=len(start) * CELLS)
     return total.astype(np.int64).reshape(len(start), CELLS)
 
 

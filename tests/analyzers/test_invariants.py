@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from profkit import Recording, analyze, load_bundle, save_bundle
 from profkit.analyzers.analysis import trace_figures
 from profkit.analyzers.attribution import Attribution, attribute
-from profkit.analyzers.collectives import match_collectives, overlap_totals
+from profkit.analyzers.collectives import overlap_totals
 from profkit.analyzers.intervals import covered_before, latest_active, merge, union_length
+from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.owners import launch_of_op
 from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES

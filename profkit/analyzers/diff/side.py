@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profkit.analyzers.attribution import Attribution
-from profkit.analyzers.collectives import MatchedCollectives, match_collectives
 from profkit.analyzers.cycle import cycle_of, device_steps
 from profkit.analyzers.graphs import graph_nodes_missing
+from profkit.analyzers.matching import MatchedCollectives, match_collectives
 from profkit.analyzers.partition import COLLECTIVE, COMPUTE, COPY
 from profkit.analyzers.ranks import rank_of_device
 from profkit.analyzers.result import Cycle

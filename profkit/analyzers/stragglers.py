@@ -1,0 +1,127 @@
+"""Ranks that the others wait for, and blocking calls: whose fault a wait is, in a sentence each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profkit.traces import F64
+
+from .lateness import Blocking
+from .result import Cause
+from .view import View
+from .vocabulary import HOST_PARTS, PART, PARTS, PHASES
+from .waiting import causes_of_waiting
+from .words import duration, listed
+
+LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
+    "straggler_compute": (
+        ("compute", "copy"),
+        "its GPU works longer (mostly in {phase}): balance experts and sequences over the ranks, and compare the GPU's "
+        "clocks with the others'",
+    ),
+    "queue": (
+        ("gap_queue",),
+        "its GPU idles though the next work ({phase}) was launched in time: look for event waits between streams in "
+        "front of it",
+    ),
+    "graph_gaps": (
+        ("gap_in_graph",),
+        "it idles longer between the kernels of its graphs (mostly in {phase}): compare the GPU's clocks with the "
+        "others'",
+    ),
+    "unexplained": (
+        ("gap_unknown", "collective"),
+        "it spends longer on work without a launch record, or on collectives without a partner: the recording cannot "
+        "tell why",
+    ),
+}
+"""Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
+
+
+def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
+    """Ranks that the others wait for, by what they did longer since the collective before."""
+    if not view.matched.known or len(view.devices) < 2:
+        return []
+    waits = {device: causes_of_waiting(view.attribution, view.matched, device) for device in view.devices}
+    causes = []
+    for late in view.devices:
+        others = [device for device in view.devices if device != late]
+        nothing = np.zeros((len(PARTS), len(PHASES)), np.int64)
+        per_step = [waits[d].get(late, nothing) / max(view.devices[d].steps, 1) for d in others]
+        longer = np.median(np.stack(per_step), axis=0)
+        waited = float(np.median([_waited(view, device, late) for device in others]))
+        causes += _late_host(view, blocked, late, waited, longer)
+        causes += _late_gpu(view, late, waited, longer)
+    return causes
+
+
+def _waited(view: View, device: int, late: int) -> float:
+    """Nanoseconds per step that ``device`` waits for ``late``."""
+    own = view.matched.instances[device]
+    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / max(view.devices[device].steps, 1)
+
+
+def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:
+    cost = float(longer[[PART[name] for name in HOST_PARTS]].sum())
+    if not cost:
+        return []
+    rank, who = view.devices[late].rank, _others_wait(view, late)
+    part, phase = _dearest(longer, HOST_PARTS)
+    sync = {d: blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
+    more_sync = sync[late] - float(np.median([cost for device, cost in sync.items() if device != late]))
+    if more_sync >= cost / 2:
+        return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
+    text = (
+        f"{who} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank {rank}, "
+        f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host()}"
+    )
+    return [Cause("straggler_host", rank, phase, part, round(cost), text)]
+
+
+def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
+    rank = view.devices[late].rank
+    waits = f"{_others_wait(view, late)} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank"
+    causes = []
+    for cause, (parts, why) in LATE_GPU.items():
+        cost = float(longer[[PART[name] for name in parts]].sum())
+        part, phase = _dearest(longer, parts)
+        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=phase)}"
+        causes.append(Cause(cause, rank, phase, part, round(cost), text))
+    return causes
+
+
+def _others_wait(view: View, late: int) -> str:
+    ranks = sorted(figures.rank for device, figures in view.devices.items() if device != late)
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} waits"
+    return f"ranks {listed([str(rank) for rank in ranks])} wait" if len(ranks) <= 3 else f"{len(ranks)} ranks wait"
+
+
+def _dearest(doing: F64, parts: tuple[str, ...]) -> tuple[str, str]:
+    """The part and phase with most time among ``parts``."""
+    rows = doing[[PART[name] for name in parts]]
+    part, phase = np.unravel_index(int(np.argmax(rows)), rows.shape)
+    return parts[part], PHASES[phase]
+
+
+def sync_cause(view: View, blocking: Blocking, cost: float, rank: int | None, effect: str) -> Cause:
+    """The sentence names the dearest call and where it stands."""
+    trace = view.attribution.trace
+    row = int(blocking.row[np.argmax(blocking.idle)])
+    api = trace.strings[trace.launches.api[row]]
+    phase = _phase_at(view, row)
+    where = f"rank {rank}'s host" if rank is not None else "the host"
+    text = (
+        f"a blocking {api} in {phase} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
+        f"{duration(view.step_ns)} step; keep its result on the GPU, or read it one step later"
+    )
+    return Cause("sync", rank, phase, "gap_sync", round(cost), text)
+
+
+def _phase_at(view: View, launch: int) -> str:
+    """The phase of the step in which the host makes a call."""
+    from .steps import spans_at
+
+    labels, call = view.attribution.plan.labels, view.attribution.trace.launches.take(slice(launch, launch + 1))
+    found = spans_at(labels.pid, labels.tid, labels.start, labels.end, call.pid, call.tid, call.start)
+    return PHASES[labels.phase[found[0]]] if found[0] >= 0 else "outside"

@@ -1,0 +1,60 @@
+"""What the verdict is drawn from: all figures of a trace, per device and step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .attribution import Attribution
+from .lateness import graph_wait
+from .matching import MatchedCollectives
+from .result import Cycle, DeviceFigures, GraphFigures
+
+EAGER_SHARE = 0.5
+"""Share of launches outside graphs above which a step counts as eager."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What the verdict is drawn from, per device and step; ``slowest`` is the device that sets the pace."""
+
+    attribution: Attribution
+    matched: MatchedCollectives
+    devices: dict[int, DeviceFigures]
+    graphs: dict[int, GraphFigures]
+    cycle: Cycle
+    slowest: int
+
+    def per_step(self, device: int, *parts: str) -> float:
+        """Nanoseconds per step of the given parts of a device."""
+        figures = self.devices[device]
+        return sum(figures.partition_ns[part] or 0 for part in parts) / max(figures.steps, 1)
+
+    def graph_wait(self, device: int) -> float:
+        """Nanoseconds per step that a device idles before graphs that were launched in time."""
+        return graph_wait(self.attribution, device) / max(self.devices[device].steps, 1)
+
+    def phase_per_step(self, phase: str, *parts: str) -> float:
+        """Nanoseconds per step of the given parts of a phase on the slowest device."""
+        figures = self.devices[self.slowest]
+        cell = figures.phase_partition_ns.get(phase, {})
+        return sum(cell.get(part) or 0 for part in parts) / max(figures.steps, 1)
+
+    @property
+    def step_ns(self) -> float:
+        """Wall time per step of the slowest device."""
+        figures = self.devices[self.slowest]
+        return figures.window.wall_ns / max(figures.steps, 1) if figures.window else 0.0
+
+    @property
+    def eager(self) -> bool:
+        """Whether most launches of a step are not graph launches."""
+        figures = self.graphs[self.slowest]
+        outside = figures.ops_outside_graphs_per_step or 0
+        total = int(self.attribution.in_decode.sum()) / max(sum(d.steps for d in self.devices.values()), 1)
+        return outside > EAGER_SHARE * total
+
+    def advice_for_host(self) -> str:
+        """What to do about a host that launches late."""
+        if self.eager:
+            return "record with CUDA graphs"
+        return "look at what its Python does between the graph launches, and whether its cores are shared"

@@ -101,6 +101,8 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
         if verdict[0].ns_per_step < MINOR * step:
             work = share(slowest.partition_ns["compute"] or 0, slowest.window.wall_ns)
             sentence = f"{work} of the {duration(step)} step is the model's own GPU work; beyond it, {sentence}"
+    if cycle.steps == 1:
+        sentence = f"from a single step, so with caution: {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 

@@ -12,8 +12,8 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
     Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
     Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one
-    recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, comes
-    first.
+    recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, is
+    taken. Pairs that are alike in graphs come first.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
     found = []
@@ -23,7 +23,7 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
         same = [p for p in plain if _alike(p, trace)]
         if same:
             found.append(_pair(max(same, key=lambda p: _nearness(p, trace)), trace))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: not one.same_graphs))
 
 
 def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
@@ -45,6 +45,7 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
     rates = plain.provenance.tokens_per_s, speculative.provenance.tokens_per_s
     measured = rates[1] / rates[0] if rates[0] and rates[1] else None
     batch = speculative.cycle.batch_size or 0
+    same_graphs = plain.provenance.graphs == speculative.provenance.graphs
     return Comparison(
         plain.name,
         speculative.name,
@@ -52,12 +53,17 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
         break_even,
         predicted,
         measured,
-        _text(batch, break_even, predicted, measured),
+        same_graphs,
+        _text(batch, break_even, predicted, measured, same_graphs),
     )
 
 
-def _text(batch: int, break_even: float, predicted: float | None, measured: float | None) -> str:
-    text = f"at batch {batch} a cycle takes {break_even:.2f} plain steps, so speculation pays above that accept length"
+def _text(batch: int, break_even: float, predicted: float | None, measured: float | None, same_graphs: bool) -> str:
+    unlike = "" if same_graphs else " (of which only one ran with CUDA graphs)"
+    text = (
+        f"at batch {batch} a cycle takes {break_even:.2f} plain steps{unlike}, so speculation pays above that accept "
+        "length"
+    )
     if predicted is not None:
         text += f"; predicted speed-up {predicted:.2f}"
     if measured is not None:

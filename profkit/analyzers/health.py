@@ -15,11 +15,13 @@ from .matching import MatchedCollectives
 from .owners import pair_keys
 from .result import Check, Cycle, Health, Status
 from .vocabulary import CLASS, PHASE
+from .words import counted
 
 MAX_SPREAD = 0.25
 """Largest quartile distance of step periods, over their median, of a steady window."""
 
 MIN_STEPS = 3
+MAX_INFLATION = 0.1
 MIN_LAUNCHED = 0.99
 MIN_IN_RANGE = 0.95
 
@@ -52,8 +54,13 @@ def _recording(attribution: Attribution) -> Iterator[Check]:
 
 def _why_no_activity(attribution: Attribution) -> str:
     trace = attribution.trace
+    if trace.notes_of("truncated"):
+        return "the file breaks off before any GPU activity: it was not written to its end; record again"
     if len(trace.launches):
-        return f"no GPU activity was recorded, though {len(trace.launches)} host API calls were: CUPTI gave no records"
+        calls = counted(len(trace.launches), "host API call")
+        return f"no GPU activity was recorded, though {calls} were: CUPTI gave no records"
+    if trace.source.format == "kineto":
+        return "no GPU activity was recorded: let the profiler record ProfilerActivity.CUDA, in every rank"
     return "no GPU activity was recorded: record with CUDA tracing (nsys -t cuda,nvtx), in every process of the engine"
 
 
@@ -126,7 +133,7 @@ def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
             detail = "no decode step found: annotate the engine (profkit's plugin), or name its ranges with --rules"
             yield Check("steps", "abstain", detail, ("window", "partition_ns", "cycle"))
         return
-    found = f"{cycle.steps} decode steps"
+    found = counted(cycle.steps, "decode step")
     if cycle.steps < MIN_STEPS:
         yield Check("steps", "warn", f"only {found}: medians mean little; record at least {MIN_STEPS}")
     else:
@@ -138,9 +145,20 @@ def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
     if cycle.kind == "speculative" and cycle.accept_len is None:
         detail = "the accept length is not in the recording: give --accept-len, or analyse a sweep"
         yield Check("accept_len", "warn", detail, ("us_per_token", "predicted_speedup"))
-    yield Check(
-        "inflation", "ok", "how much the recorder slowed the run is unknown: no unrecorded step time in this trace"
-    )
+    yield _inflation(attribution, cycle)
+
+
+def _inflation(attribution: Attribution, cycle: Cycle) -> Check:
+    """How the recorded steps compare with the server's throughput without a recorder, where both are known."""
+    measured, period = attribution.trace.run.tokens_per_s, cycle.period_ns_median
+    if not measured or not period or not cycle.batch_size or not cycle.accept_len:
+        return Check("inflation", "ok", "not known how much the recorder slowed the run: no throughput without it")
+    recorded = cycle.batch_size * cycle.accept_len / (period * 1e-9)
+    slower = measured / recorded - 1
+    detail = f"recorded steps give {recorded:,.0f} tokens/s, the server without a recorder {measured:,.0f}"
+    if slower > MAX_INFLATION:
+        return Check("inflation", "warn", f"{detail}: the recorder made steps {slower:.0%} slower than they are")
+    return Check("inflation", "ok", f"{detail}: the recorder did not slow the steps by more than {MAX_INFLATION:.0%}")
 
 
 def _steady(attribution: Attribution, device: int, cycle: Cycle) -> Iterator[Check]:

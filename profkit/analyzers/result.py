@@ -215,6 +215,7 @@ class Comparison(Struct, frozen=True):
     break_even_accept_len: float
     predicted_speedup: float | None
     measured_speedup: float | None
+    same_graphs: bool
     text: str
 
 

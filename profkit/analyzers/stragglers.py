@@ -73,7 +73,7 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
         return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
     text = (
         f"{who} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank {rank}, "
-        f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host()}"
+        f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host(part)}"
     )
     return [Cause("straggler_host", rank, phase, part, round(cost), text)]
 

@@ -57,14 +57,14 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     cells = {
         (part, phase): parts.get(part) or 0
         for phase, parts in figures.phase_partition_ns.items()
-        for part in LATE_PARTS
+        for part in (*LATE_PARTS, "gap_graph_launch")
     }
     part, phase = max(cells, key=lambda cell: cells[cell], default=("gap_host", "step_other"))
-    doing = {"gap_host": "in Python", "gap_launch": "in launch calls", "gap_api": "in other CUDA calls"}
+    doing = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
     text = (
         f"{subject} {duration(own[least])} of a {duration(view.step_ns)} step, mostly "
-        f"{doing.get(part, 'in blocking calls')} while launching {phase}: {view.advice_for_host()}"
+        f"{doing.get(part, 'in launch calls')} while launching {phase}: {view.advice_for_host(part)}"
     )
     return [Cause("host_late", None, phase, part, round(own[least]), text)]
 

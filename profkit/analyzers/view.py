@@ -9,6 +9,14 @@ from .lateness import graph_wait
 from .matching import MatchedCollectives
 from .result import Cycle, DeviceFigures, GraphFigures
 
+ADVICE = {
+    "gap_host": "look at what its Python does between the graph launches, and whether its cores are shared",
+    "gap_api": "look at the CUDA calls between the graph launches: allocations, queries, events",
+    "gap_launch": "look at the launch calls: a first call loads its module, and a profiler with stacks slows each",
+    "gap_graph_launch": "look at the graph launch calls: fewer nodes make them shorter, and a recorder longer",
+}
+"""What to do about a late host, by what it spends the time in."""
+
 EAGER_SHARE = 0.5
 """Share of launches outside graphs above which a step counts as eager."""
 
@@ -53,8 +61,6 @@ class View:
         total = int(self.attribution.in_decode.sum()) / max(sum(d.steps for d in self.devices.values()), 1)
         return outside > EAGER_SHARE * total
 
-    def advice_for_host(self) -> str:
-        """What to do about a host that launches late."""
-        if self.eager:
-            return "record with CUDA graphs"
-        return "look at what its Python does between the graph launches, and whether its cores are shared"
+    def advice_for_host(self, part: str) -> str:
+        """What to do about a host that launches late, mostly in ``part``."""
+        return "record with CUDA graphs" if self.eager else ADVICE.get(part, ADVICE["gap_host"])

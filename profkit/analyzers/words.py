@@ -19,6 +19,11 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 step``, ``1,204 steps``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def listed(items: list[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

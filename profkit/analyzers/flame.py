@@ -20,6 +20,7 @@ from .vocabulary import CLASSES, PHASES
 
 LEVELS = ("root", "step", "phase", "range", "class", "kernel", "api")
 STEP_LABELS = ("step:prefill", "step:decode", "outside")
+LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "cuBLAS", "cuDNN"})
 ROOT, STEP_LEVEL, PHASE_LEVEL, RANGE, CLASS_LEVEL, KERNEL, API = range(len(LEVELS))
 
 
@@ -196,14 +197,19 @@ def _range_paths(trace: Trace, innermost: I64) -> tuple[I64, I64]:
 
 
 def _texts_outwards(trace: Trace, row: I64) -> list[I64]:
-    """Texts of ranges ``row``, of their parents, and so on; ``UNKNOWN`` for steps and where there is no parent left."""
+    """Texts of ranges ``row``, of their parents, and so on; ``UNKNOWN`` for what is not shown or no longer there.
+
+    Steps are not shown, having a level of their own, nor are ranges of libraries: they stand around a launch, and so
+    are missing in a graph, which would set apart what class and kernel call alike.
+    """
     ranges = trace.ranges
+    library = np.array([*(text in LIBRARY_DOMAINS for text in trace.strings), False])
     shown = np.zeros(len(trace.strings) + 1, np.bool_)
     for number in np.unique(ranges.text).tolist():
         shown[number] = number >= 0 and not STEP.match(trace.strings[number])
     levels = []
     while np.any(row >= 0):
-        text = np.where(row >= 0, ranges.text[row], UNKNOWN)
+        text = np.where((row >= 0) & ~library[ranges.domain[row]], ranges.text[row], UNKNOWN)
         levels.append(np.where(shown[text], text, UNKNOWN))
         row = np.where(row >= 0, ranges.parent[row], UNKNOWN)
     return levels

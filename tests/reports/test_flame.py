@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from profkit.analyzers import attribute
 from profkit.analyzers.flame import LEVELS, Flame, gpu_flame, host_flame
 from profkit.analyzers.shortnames import short_name
+from profkit.traces import open_trace
 from tests.builders import TraceBuilder
 from tests.reports.pages import large, speculative
 
@@ -122,3 +125,15 @@ def test_a_device_without_decode_steps_has_an_empty_tree() -> None:
 )  # fmt: skip
 def test_short_names(name: str, short: str) -> None:
     assert short_name(name) == short
+
+
+def test_ranges_of_libraries_are_left_out() -> None:
+    """They stand around eager launches only, and would set eager and graph collectives apart."""
+    root = Path(__file__).parents[2] / "traces"
+    paths = []
+    for name in ("ep2-dflash-eager", "ep2-dflash"):
+        flame = gpu_flame(attribute(open_trace(root / name)), 0)
+        collective = np.flatnonzero([flame.strings[label] == "collective" for label in flame.label])
+        paths.append({flame.strings[flame.label[flame.parent[row]]] for row in collective.tolist()})
+        assert "ncclAllReduce" not in flame.strings
+    assert "target" in paths[0] & paths[1]

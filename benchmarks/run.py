@@ -129,11 +129,13 @@ def growth(rows: Sequence[Row]) -> str:
     """How the time of generated recordings grows with their ops, in a sentence; nothing with fewer than two sizes."""
     found = []
     for name in dict.fromkeys(row.case.name for row in rows):
-        own = sorted((row.case.ops or 0, row.analyze.cpu) for row in rows if row.case.name == name)
+        own = sorted((row for row in rows if row.case.name == name), key=lambda row: row.case.ops or 0)
         if len(own) > 1:
-            more, longer = own[-1][0] / own[0][0], own[-1][1] / own[0][1]
-            found.append(f"{longer:.1f}-fold for {more:.1f}-fold ops ({name.rpartition(' ')[2]})")
-    return f"- **Growth** of the processor time of analyze: {', '.join(found)}.\n" if found else ""
+            few, many = own[0].analyze, own[-1].analyze
+            ops = (own[-1].case.ops or 0) / (own[0].case.ops or 1)
+            kind, user, cpu = name.split()[-1], many.user / few.user, many.cpu / few.cpu
+            found.append(f"{kind}, {ops:.1f}-fold ops: {user:.1f}-fold user time, {cpu:.1f}-fold processor time")
+    return f"- **Growth** of analyze: {'; '.join(found)}.\n" if found else ""
 
 
 def page(rows: Sequence[Row], where: str) -> str:
@@ -145,7 +147,7 @@ Written by `make bench`; every figure is of a whole command, from the start of P
 {table(rows)}
 
 - **analyze** is `profkit analyze FILE`, **report** is `profkit report FILE`, the page included. **CPU** is user and
-  system time, **peak** the largest resident size. Of three runs (one from 5,000,000 ops on) the least is shown.
+  system time, **peak** the largest resident size. Of three runs (one from 5,000,000 ops on) the quickest is shown.
 - **bare read** is the least that a reader can do: the same columns with `sqlite3` and `fetchall()`, the same JSON with
   `gzip` and `orjson.loads`, without making one array or answering one question (`benchmarks/floor.py`).
 - Captures were recorded on two H200 (the Kineto one on one H200). Generated recordings have two ranks and the steps of

@@ -189,7 +189,8 @@ DEVICE = {
     "phase_partition_ns": Each(PHASES, PARTITION),
     "collectives": {
         "count": Int, "sum_ns": Int, "union_ns": Int, "exposed_ns": Maybe(Int), "skew_ns": Maybe(Int),
-        "transfer_ns": Maybe(Int), "skew_blame_ns": dict.fromkeys(PARTS, Maybe(Int)),
+        "transfer_ns": Maybe(Int), "unpaired_ns": Maybe(Int),
+        "skew_blame_ns": dict.fromkeys(PARTS, Maybe(Int)),
     },
     "phases": Each(
         PHASES,

@@ -16,7 +16,7 @@ from .devices import device_figures
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
 from .matching import match_collectives
-from .ranks import rank_of_device
+from .ranks import lost_steps, rank_of_device
 from .result import Analysis, Cause, Cycle, DeviceFigures, Health, Provenance, TraceFigures
 from .rules import Rules
 from .verdict import verdict_of
@@ -65,12 +65,13 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     cycle = cycle_of(attribution, given, source)
     idle_known = graph_nodes_missing(trace, attribution.launch) is None
     order = sorted(attribution.devices, key=lambda device: ranks[device])
-    devices = {d: device_figures(attribution, matched, d, ranks[d], idle_known) for d in order}
+    lost = lost_steps(attribution)
+    devices = {d: device_figures(attribution, matched, d, ranks[d], idle_known and d not in lost) for d in order}
     graphs = {d: graph_figures(attribution, d, devices[d].steps) for d in order}
     health = health_of(attribution, matched, cycle)
     slowest = slowest_device(attribution)
     verdict: tuple[Cause, ...] = ()
-    if slowest is not None and idle_known:
+    if slowest is not None and idle_known and not lost:
         stepping = {d: figures for d, figures in devices.items() if figures.window is not None}
         verdict = verdict_of(View(attribution, matched, stepping, graphs, cycle, slowest))
     return TraceFigures(

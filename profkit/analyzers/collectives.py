@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from profkit.traces import I8, I64, UNKNOWN, Bools
 
 from .arrays import occurring
 from .attribution import Attribution
-from .intervals import union_length
+from .intervals import merge, union_length
 from .matching import MatchedCollectives, call_of_op
 from .partition import DeviceTimeline
 from .ranks import rank_of_device
 from .result import CollectiveKind, Collectives, Waiting
 from .vocabulary import CLASS, PART, PARTS, PHASE, PHASES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exposed:
+    """Time of one device's part ``collective`` by phase, in nanoseconds: waiting for the last rank, and ``unpaired``.
+
+    ``unpaired`` is the time in collectives without a partner; the rest of the part is transfer.
+    """
+
+    skew: I64
+    unpaired: I64
 
 
 def overlap_totals(timeline: DeviceTimeline, start: I64, end: I64) -> I64:
@@ -41,6 +54,26 @@ def blame(attribution: Attribution, matched: MatchedCollectives, device: int) ->
     return totals
 
 
+def exposed_collectives(attribution: Attribution, matched: MatchedCollectives) -> dict[int, Exposed]:
+    """What each device's part ``collective`` is made of; empty where waiting cannot be told from transfer."""
+    if not matched.known:
+        return {}
+    found = {}
+    for device, own in matched.instances.items():
+        alone, waits = own.skew == UNKNOWN, own.skew > 0
+        found[device] = Exposed(
+            skew=_exposed(attribution.devices[device], own.start[waits], (own.start + own.skew)[waits]),
+            unpaired=_exposed(attribution.devices[device], own.start[alone], own.end[alone]),
+        )
+    return found
+
+
+def _exposed(timeline: DeviceTimeline, start: I64, end: I64) -> I64:
+    order = np.argsort(start, kind="stable")
+    row: I64 = overlap_totals(timeline, *merge(start[order], end[order]))[PART["collective"]]
+    return row
+
+
 def collective_figures(
     attribution: Attribution, matched: MatchedCollectives, device: int, exposed: int | None
 ) -> Collectives:
@@ -48,9 +81,9 @@ def collective_figures(
     own = matched.instances[device]
     paired = own.skew != UNKNOWN
     known = matched.known
-    skew = int(own.skew[paired].sum()) if known else None
     duration = own.end - own.start
-    transfer = int(duration.sum()) - skew if skew is not None else None
+    skew = int(own.skew[paired].sum()) if known else None
+    transfer = int((duration - own.skew)[paired].sum()) if known else None
     ranks = rank_of_device(attribution.trace)
     totals = blame(attribution, matched, device) if known else {}
     parts = {
@@ -72,6 +105,7 @@ def collective_figures(
         skew_blame_ns=parts,
         waits=tuple(sorted(waits, key=lambda w: -w.ns)),
         kinds=_kinds(attribution, matched, device),
+        unpaired_ns=int(duration[~paired].sum()) if known else None,
     )
 
 
@@ -96,9 +130,11 @@ def _kind(
     own = matched.instances[device]
     rule = attribution.collective_rules[code]
     duration = (own.end - own.start)[kept]
-    skew = np.maximum(own.skew[kept], 0)
-    known = matched.known and rule.paired
-    median = int(np.median(duration - skew)) if known else None
+    paired = own.skew[kept] != UNKNOWN
+    skew = own.skew[kept][paired]
+    known = matched.known and bool(paired.any())
+    transfer = duration[paired] - skew
+    median = int(np.median(transfer)) if known else None
     algorithm, bus = _bandwidths(rule.value, size, len(matched.instances), median)
     limit = next((d.link_bandwidth for d in attribution.trace.devices if d.device == device), None)
     return CollectiveKind(
@@ -109,7 +145,7 @@ def _kind(
         count=int(kept.sum()),
         sum_ns=int(duration.sum()),
         skew_ns=int(skew.sum()) if known else None,
-        transfer_ns=int((duration - skew).sum()) if known else None,
+        transfer_ns=int(transfer.sum()) if known else None,
         transfer_ns_median=median,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=bus,

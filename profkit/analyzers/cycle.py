@@ -10,6 +10,7 @@ from profkit.traces import I64
 
 from .arrays import occurring
 from .attribution import Attribution
+from .ranks import rank_of_device
 from .result import Cycle
 from .vocabulary import PHASES
 
@@ -79,6 +80,7 @@ def cycle_of(attribution: Attribution, accept_len: float | None, accept_len_sour
         us_per_token=per_token,
         phases_source=plan.source,
         phases_inferred=plan.inferred,
+        rank=rank_of_device(attribution.trace)[device],
     )
 
 

@@ -24,7 +24,7 @@ TOP_KERNELS = 40
 def device_figures(
     attribution: Attribution, matched: MatchedCollectives, device: int, rank: int, idle_known: bool
 ) -> DeviceFigures:
-    """All figures of ``device``; without ``idle_known`` (graph nodes missing) the partition is unknown."""
+    """All figures of ``device``; without ``idle_known`` (records are missing) the partition is unknown."""
     trace, timeline = attribution.trace, attribution.devices[device]
     mine = trace.ops.device == device
     totals = timeline.window_totals() if idle_known else None

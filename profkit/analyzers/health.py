@@ -13,6 +13,7 @@ from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
 from .matching import MatchedCollectives
 from .owners import pair_keys
+from .ranks import lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
 from .vocabulary import CLASS, PHASE
 from .words import counted
@@ -74,8 +75,8 @@ def _node_counts(attribution: Attribution) -> Iterator[Check]:
     _, first, place, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     least = np.full(len(counts), np.iinfo(np.int64).max)
     np.minimum.at(least, place, ops.graph_node[rows])
-    sizes = np.unique(np.stack([ops.pid[rows][first], least, counts]), axis=1)
-    uneven = sizes.shape[1] - np.unique(sizes[:2], axis=1).shape[1]
+    sizes = np.unique(np.stack([ops.pid[rows][first], ops.device[rows][first], least, counts]), axis=1)
+    uneven = sizes.shape[1] - np.unique(sizes[:3], axis=1).shape[1]
     if uneven:
         detail = f"{uneven} graphs were replayed with differing numbers of kernels: records were probably lost"
         yield Check("graph_node_counts", "warn", detail)
@@ -95,20 +96,53 @@ def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Ch
         yield Check("ranks", "warn", detail, spoiled)
     elif len(trace.ops):
         yield Check("ranks", "ok", f"{len(matched.instances)} rank(s) recorded")
+    yield from _without_steps(attribution)
+    yield from _lost_steps(attribution)
     for text in matched.mismatches:
         yield Check("collectives", "warn", f"ranks disagree: {text}; skew and transfer are unknown", spoiled)
+    if matched.impossible:
+        yield Check("collectives", "warn", f"{matched.impossible}; skew and transfer are unknown", spoiled)
     if matched.edge_steps:
-        detail = f"{matched.edge_steps} steps at the edge are not recorded on every rank and are left out of skew"
+        steps = "1 step at the edge is" if matched.edge_steps == 1 else f"{matched.edge_steps} steps at the edge are"
+        detail = f"{steps} not recorded on every rank, and left out of skew and transfer"
         yield Check("edge_steps", "warn", detail)
-    if matched.known and collectives and not matched.mismatches:
+    if matched.known and collectives:
         yield Check("collectives", "ok", f"{collectives} collectives matched over {len(matched.instances)} ranks")
-    if not matched.known and collectives and len(matched.instances) > 1 and not matched.mismatches:
+    wrong = matched.mismatches or matched.impossible
+    if not matched.known and collectives and len(matched.instances) > 1 and not wrong:
         detail = "no collective of a decode step has a partner on another rank: waiting cannot be told from transfer"
         yield Check("collectives", "warn", detail, spoiled)
     apart = {device: offset for device, offset in matched.clock_offset.items() if offset}
-    if apart:
+    if apart and not matched.impossible:
         shown = ", ".join(f"device {device} by {offset / 1000:,.0f} µs" for device, offset in apart.items())
         yield Check("clock", "warn", f"the ranks' clocks differ ({shown}); aligned by the ends of collectives")
+
+
+def _without_steps(attribution: Attribution) -> Iterator[Check]:
+    """Ranks with GPU work of which no step is known, though steps of others are."""
+    idle = [device for device, line in attribution.devices.items() if line.window_start is None]
+    if not idle or len(idle) == len(attribution.devices):
+        return
+    ranks = rank_of_device(attribution.trace)
+    in_steps = np.unique(attribution.trace.ops.device[attribution.step >= 0])
+    own = attribution.plan.source == "profkit"
+    why = "annotated step: profkit's plugin is not active in" if own else "step: none shows in"
+    for device in sorted(set(idle) - set(in_steps.tolist()), key=ranks.__getitem__):
+        detail = f"rank {ranks[device]} has GPU work but no {why} that process; what its steps take is unknown"
+        yield Check("annotations", "warn", detail)
+
+
+def _lost_steps(attribution: Attribution) -> Iterator[Check]:
+    """Steps that launched work of which no GPU record is left."""
+    found = lost_steps(attribution)
+    ranks = rank_of_device(attribution.trace) if found else {}
+    for device, lost in found.items():
+        first = attribution.plan.steps.index[lost[0]]
+        detail = (
+            f"{counted(len(lost), 'decode step')} of rank {ranks[device]} launched work that has no GPU record "
+            f"(first: step {first}): records were lost, and what the GPU did in the window is unknown; record again"
+        )
+        yield Check("lost_steps", "abstain", detail, ("partition_ns", "busy_union_ns", "idle_ns"))
 
 
 def _missing_ranks(attribution: Attribution) -> str | None:
@@ -169,6 +203,7 @@ def _steady(attribution: Attribution, device: int, cycle: Cycle) -> Iterator[Che
         status: Status = "warn" if spread > MAX_SPREAD else "ok"
         yield Check("steady", status, f"the middle half of the steps lies within {spread:.0%} of the median period")
     sizes = attribution.plan.steps.batch_size[device_steps(attribution, device).row]
+    sizes = sizes[sizes >= 0]
     if len(np.unique(sizes)) > 1:
         detail = f"batch sizes from {sizes.min()} to {sizes.max()} are mixed: figures per step are averages over them"
         yield Check("batch_size", "warn", detail)

@@ -7,6 +7,7 @@ many there are, the figures are unknown: a mismatch is reported, never guessed o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
@@ -14,11 +15,9 @@ from profkit.traces import I64, UNKNOWN, Index
 
 from .arrays import occurring
 from .attribution import Attribution
+from .clocks import Pair, clock_offsets, partners, why_impossible
 from .ranks import step_numbers
 from .vocabulary import CLASS
-
-CLOCK_TOLERANCE = 50_000
-"""Ranks leave a collective within this many nanoseconds of each other; more means that clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +41,12 @@ class MatchedCollectives:
     """Instances by device, what could not be matched, and by how much the clocks of devices differ.
 
     ``keys`` names each instance; the same key means the same collective on all devices, ``UNKNOWN`` none.
+    ``impossible`` says why the matched ones cannot be the same collectives, if so.
     """
 
     instances: dict[int, Instances]
     mismatches: tuple[str, ...] = ()
+    impossible: str | None = None
     unpaired: int = 0
     edge_steps: int = 0
     clock_offset: dict[int, int] = field(default_factory=dict)
@@ -55,39 +56,65 @@ class MatchedCollectives:
     def known(self) -> bool:
         """Whether skew can be told from transfer: not where no collective at all has a partner."""
         count = sum(len(instances.row) for instances in self.instances.values())
-        return len(self.instances) > 1 and not self.mismatches and (self.unpaired < count or not count)
+        wrong = self.mismatches or self.impossible
+        return len(self.instances) > 1 and not wrong and (self.unpaired < count or not count)
 
 
 def match_collectives(attribution: Attribution) -> MatchedCollectives:
     """Match the collectives of decode steps over all devices."""
     numbers = step_numbers(attribution)
-    kinds = _kind_codes(attribution)
     found = {device: _instances(attribution, device, numbers[device]) for device in attribution.devices}
     if len(found) < 2:
-        return MatchedCollectives(found, (), sum(len(i.row) for i in found.values()))
+        return MatchedCollectives(found, unpaired=sum(len(i.row) for i in found.values()))
     common = _common_steps(numbers)
-    keys: dict[int, I64] = {}
-    mismatches: list[str] = []
-    groups = {device: kinds[instances.row] for device, instances in found.items()}
-    for code in sorted({int(code) for codes in groups.values() for code in np.unique(codes)}):
-        mismatches += _mismatches(attribution, found, groups, code, common)
-    for device, instances in found.items():
-        keys[device] = np.where(np.isin(instances.step, common), _keys(instances.step, groups[device]), UNKNOWN)
-    offset = _clock_offsets(attribution, found, keys)
+    groups = Groups.of(attribution)
+    codes = {device: groups.code[instances.row] for device, instances in found.items()}
+    mismatches = [
+        text
+        for code in range(len(groups.rule))
+        for text in _mismatches(attribution, found, codes, groups, code, common)
+    ]
+    keys = {
+        device: np.where(np.isin(instances.step, common), _keys(instances.step, codes[device]), UNKNOWN)
+        for device, instances in found.items()
+    }
+    pairs = pairs_of(found, keys)
+    offset = clock_offsets(list(found), pairs)
     matched = {device: _matched(device, found, keys, offset) for device in found}
-    unpaired = sum(int(np.count_nonzero(m.skew == UNKNOWN)) for m in matched.values())
-    edges = len(set().union(*(occurring(n[n >= 0]).tolist() for n in numbers.values()))) - len(common)
-    return MatchedCollectives(matched, tuple(mismatches), unpaired, edges, offset, keys)
+    return MatchedCollectives(
+        instances=matched,
+        mismatches=tuple(mismatches),
+        impossible=None if mismatches else why_impossible(pairs, offset),
+        unpaired=sum(int(np.count_nonzero(m.skew == UNKNOWN)) for m in matched.values()),
+        edge_steps=_edge_steps(numbers, common),
+        clock_offset=offset,
+        keys=keys,
+    )
 
 
-def _kind_codes(attribution: Attribution) -> I64:
-    """One code per op for kind and communicator; ``UNKNOWN`` for what is no collective or has no partner."""
-    paired = np.array([rule.paired for rule in attribution.collective_rules] or [False])
-    rules = attribution.collective
-    codes = np.where(rules >= 0, rules, UNKNOWN).astype(np.int64)
-    codes[(rules >= 0) & ~paired[np.maximum(rules, 0)]] = UNKNOWN
-    communicator = communicators(attribution)
-    return np.where(codes >= 0, codes * 1024 + communicator + 1, UNKNOWN)
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """What is matched apart: a code per op, ``UNKNOWN`` for what is no collective or has no partner.
+
+    ``rule`` and ``communicator`` (a string id, or ``UNKNOWN``) are those of each code.
+    """
+
+    code: I64
+    rule: I64
+    communicator: I64
+
+    @classmethod
+    def of(cls, attribution: Attribution) -> Groups:
+        """The groups of the collectives of a trace, by rule and communicator."""
+        paired = np.array([rule.paired for rule in attribution.collective_rules] or [False])
+        rule = attribution.collective
+        rows = np.flatnonzero((rule >= 0) & paired[np.maximum(rule, 0)])
+        many = len(attribution.trace.strings) + 1
+        both = rule[rows].astype(np.int64) * many + communicators(attribution)[rows] + 1
+        distinct, place = np.unique(both, return_inverse=True)
+        code = np.full(len(rule), UNKNOWN, np.int64)
+        code[rows] = place
+        return cls(code, distinct // many, distinct % many - 1)
 
 
 def communicators(attribution: Attribution) -> I64:
@@ -130,23 +157,36 @@ def _common_steps(numbers: dict[int, I64]) -> I64:
     return common if common is not None else np.empty(0, np.int64)
 
 
+def _edge_steps(numbers: dict[int, I64], common: I64) -> int:
+    """How many steps the recording of one device has before the first or behind the last one of another's."""
+    steps = [own for number in numbers.values() if len(own := occurring(number[number >= 0]))]
+    outside = [own[(own < other[0]) | (own > other[-1])] for own in steps for other in steps]
+    return len(np.setdiff1d(np.concatenate(outside), common)) if outside else 0
+
+
 def _mismatches(
-    attribution: Attribution, found: dict[int, Instances], groups: dict[int, I64], code: int, common: I64
+    attribution: Attribution,
+    found: dict[int, Instances],
+    codes: dict[int, I64],
+    groups: Groups,
+    code: int,
+    common: I64,
 ) -> list[str]:
-    """Where the devices that take part disagree on how many collectives of one kind a step has."""
-    if code == UNKNOWN or not len(common):
+    """Where the devices that take part disagree on how many collectives of one group a step has."""
+    if not len(common):
         return []
     counts = {
         device: np.bincount(np.searchsorted(common, instances.step[kept]), minlength=len(common))
         for device, instances in found.items()
-        for kept in [(groups[device] == code) & np.isin(instances.step, common)]
+        for kept in [(codes[device] == code) & np.isin(instances.step, common)]
     }
-    takes_part = {device: count for device, count in counts.items() if code % 1024 == 0 or count.any()}
-    table = np.stack(list(takes_part.values()))
+    everyone = groups.communicator[code] == UNKNOWN
+    takes_part = {device: count for device, count in counts.items() if everyone or count.any()}
+    table = np.stack(list(takes_part.values()) or [np.zeros(len(common), np.int64)])
     wrong = np.flatnonzero((table != table[0]).any(axis=0))
     if not len(wrong):
         return []
-    kind = attribution.collective_rules[code // 1024].value
+    kind = attribution.collective_rules[int(groups.rule[code])].value
     first = wrong[0]
     seen = ", ".join(f"{count[first]} on device {device}" for device, count in takes_part.items())
     return [f"{kind} differs in {len(wrong)} of {len(common)} steps (first in step {common[first]}: {seen})"]
@@ -165,47 +205,26 @@ def _keys(step: I64, kind: I64) -> I64:
 
 def partner_positions(matched: MatchedCollectives, device: int, other: int) -> Index:
     """For each instance of ``device``, the position of the same collective among those of ``other``, or -1."""
-    return _partners({other: matched.keys[other]}, matched.keys[device])[other]
+    return partners({other: matched.keys[other]}, matched.keys[device])[other]
 
 
-def _partners(keys: dict[int, I64], key: I64) -> dict[int, Index]:
-    """For each device, the position of its instance with each ``key``, or -1."""
-    places = {}
-    for device, own in keys.items():
-        order = np.argsort(own, kind="stable")
-        ordered = own[order]
-        if not len(order):
-            places[device] = np.full(len(key), -1)
-            continue
-        at = np.minimum(np.searchsorted(ordered, key), len(order) - 1)
-        places[device] = np.where((ordered[at] == key) & (key != UNKNOWN), order[at], -1)
-    return places
-
-
-def _clock_offsets(attribution: Attribution, found: dict[int, Instances], keys: dict[int, I64]) -> dict[int, int]:
-    """How far each device's clock is ahead of the first one's, from the ends of collectives; mostly 0.
-
-    Only files that were recorded rank by rank can differ; one recorder has one clock.
-    """
-    offsets = dict.fromkeys(found, 0)
-    if attribution.trace.source.format != "kineto":
-        return offsets
-    reference, *others = found
-    for device in others:
-        partner = _partners(keys, keys[device])[reference]
-        both = partner >= 0
-        ahead = found[device].end[both] - found[reference].end[partner[both]]
-        if len(ahead) and abs(np.median(ahead)) > CLOCK_TOLERANCE:
-            offsets[device] = int(np.median(ahead))
-    return offsets
+def pairs_of(found: dict[int, Instances], keys: dict[int, I64]) -> dict[tuple[int, int], Pair]:
+    """The instances that each two devices have in common, in order."""
+    pairs = {}
+    for first, second in combinations(found, 2):
+        there = partners({second: keys[second]}, keys[first])[second]
+        here = np.flatnonzero(there >= 0)
+        a, b = found[first], found[second]
+        pairs[first, second] = Pair(a.start[here], a.end[here], b.start[there[here]], b.end[there[here]])
+    return pairs
 
 
 def _matched(device: int, found: dict[int, Instances], keys: dict[int, I64], offset: dict[int, int]) -> Instances:
     own = found[device]
     last_start = own.start - offset[device]
     last = np.full(len(own.row), device, np.int64)
-    partners = np.zeros(len(own.row), np.int64)
-    for other, place in _partners(keys, keys[device]).items():
+    count = np.zeros(len(own.row), np.int64)
+    for other, place in partners(keys, keys[device]).items():
         has = place >= 0
         if other == device:
             continue
@@ -217,8 +236,8 @@ def _matched(device: int, found: dict[int, Instances], keys: dict[int, I64], off
         later = has & (start > last_start)
         last[later] = other
         last_start = np.where(later, start, last_start)
-        partners = partners + has
-    alone = partners == 0
+        count = count + has
+    alone = count == 0
     skew = np.minimum(last_start - (own.start - offset[device]), own.end - own.start)
     return Instances(
         own.row, own.step, own.start, own.end,

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from profkit.traces import I64
-
 from .attribution import Attribution
-from .collectives import overlap_totals
-from .intervals import merge
+from .collectives import Exposed, exposed_collectives
 from .matching import match_collectives
 from .result import CollectiveKind, DeviceFigures, KernelFigures, TraceFigures
-from .vocabulary import PART, PARTS, PHASES
+from .vocabulary import PARTS, PHASES
 
 
 def per_step(total_ns: int | None, steps: int) -> float | None:
@@ -39,7 +34,7 @@ class Budget:
     """The window of one device per decode step, in nanoseconds; ``None`` where the recording cannot tell.
 
     ``parts`` sum to ``wall``; so do ``phases``, whose cells by part are ``cells``. ``skew`` is how much of the part
-    ``collective`` is waiting for the last rank.
+    ``collective`` is waiting for the last rank, ``unpaired`` how much collectives without a partner.
     """
 
     trace: str
@@ -51,45 +46,28 @@ class Budget:
     phases: dict[str, Split]
     cells: dict[str, dict[str, float | None]]
     skew: float | None
+    unpaired: float | None
     inferred: bool
 
     @property
     def transfer(self) -> float | None:
-        """How much of the part ``collective`` is no waiting."""
+        """How much of the part ``collective`` is transfer: neither waiting nor without a partner."""
         exposed = self.parts["collective"]
-        return None if exposed is None or self.skew is None else exposed - self.skew
+        if exposed is None or self.skew is None or self.unpaired is None:
+            return None
+        return exposed - self.skew - self.unpaired
 
 
 def budgets(figures: TraceFigures, attribution: Attribution) -> list[Budget]:
     """The budget of each device of ``figures``, by rank."""
-    skews = exposed_skew(attribution)
-    rows = [_budget(figures, name, device, skews.get(int(name))) for name, device in figures.devices.items()]
+    exposed = exposed_collectives(attribution, match_collectives(attribution))
+    rows = [_budget(figures, name, device, exposed.get(int(name))) for name, device in figures.devices.items()]
     return sorted(rows, key=lambda row: row.rank)
 
 
-def exposed_skew(attribution: Attribution) -> dict[int, int]:
-    """How much of each device's part ``collective`` lies where a collective waits for the last rank, in nanoseconds.
-
-    Empty where waiting cannot be told from transfer.
-    """
-    matched = match_collectives(attribution)
-    if not matched.known:
-        return {}
-    found = {}
-    for device, own in matched.instances.items():
-        timeline = attribution.devices[device]
-        start, end = merge(*_ordered(own.start[own.skew > 0], (own.start + own.skew)[own.skew > 0]))
-        found[device] = int(overlap_totals(timeline, start, end)[PART["collective"]].sum()) if len(start) else 0
-    return found
-
-
-def _ordered(start: I64, end: I64) -> tuple[I64, I64]:
-    order = np.argsort(start, kind="stable")
-    return start[order], end[order]
-
-
-def _budget(figures: TraceFigures, name: str, device: DeviceFigures, skew: int | None) -> Budget:
+def _budget(figures: TraceFigures, name: str, device: DeviceFigures, exposed: Exposed | None) -> Budget:
     steps = device.steps
+    split = exposed if device.partition_ns["collective"] is not None else None
     cells = {
         phase: {part: per_step(parts.get(part), steps) for part in PARTS}
         for phase, parts in sorted(device.phase_partition_ns.items(), key=lambda item: PHASES.index(item[0]))
@@ -109,7 +87,8 @@ def _budget(figures: TraceFigures, name: str, device: DeviceFigures, skew: int |
         parts={part: per_step(device.partition_ns.get(part), steps) for part in PARTS},
         phases=phases,
         cells={phase: row for phase, row in cells.items() if phase in phases},
-        skew=per_step(skew, steps),
+        skew=per_step(int(split.skew.sum()), steps) if split else None,
+        unpaired=per_step(int(split.unpaired.sum()), steps) if split else None,
         inferred=figures.cycle.phases_inferred,
     )
 

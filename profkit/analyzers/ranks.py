@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from profkit.traces import I64, Trace
+from profkit.traces import I64, Bools, Index, Trace
+from profkit.traces.alignment import NOT_THERE, step_shift
 
+from .arrays import occurring
 from .attribution import Attribution
+from .owners import pair_keys
+from .steps import DECODE, spans_at
 
-MAX_SHIFT = 3
-"""Recorders of two ranks start at most so many steps apart."""
-
-CLEARLY_BETTER = 4
-"""A shift must bring the ends of steps so many times nearer before it replaces no shift."""
-
-NOT_THERE = np.iinfo(np.int64).min
+LAUNCH = re.compile(r"Launch(?!Host)")
+"""API calls that start work on the GPU, under any of their names."""
 
 
 def rank_of_device(trace: Trace) -> dict[int, int]:
@@ -35,44 +36,73 @@ def rank_of_device(trace: Trace) -> dict[int, int]:
 def step_numbers(attribution: Attribution) -> dict[int, I64]:
     """For each device, the number of the decode step of every op (rows of ``trace.ops``), -1 outside.
 
-    The same number means the same step of the engine on all devices. Ranks leave a step's last collective within
-    microseconds of each other, so numbers are shifted until the steps' ends lie nearest.
+    The same number means the same step of the engine on all devices: each device counts its own steps, and the counts
+    are shifted against each other where the recordings of ranks began at different steps.
+    """
+    ops = attribution.trace.ops
+    rows = {device: np.flatnonzero((ops.device == device) & attribution.in_decode) for device in attribution.devices}
+    counts = {device: _places(attribution, device)[attribution.step[mine]] for device, mine in rows.items()}
+    ends = {device: _step_ends(counts[device], ops.end[mine]) for device, mine in rows.items()}
+    reference = next((end for end in ends.values() if len(end)), np.empty(0, np.int64))
+    shifts = {device: step_shift(reference, end) if len(end) else 0 for device, end in ends.items()}
+    # A recording that began before the first device's must not count from below zero.
+    first = min(shifts.values(), default=0)
+    result = {}
+    for device, mine in rows.items():
+        result[device] = np.full(len(ops), -1, np.int64)
+        result[device][mine] = counts[device] + shifts[device] - first
+    return result
+
+
+def own_steps(attribution: Attribution, device: int) -> Index:
+    """The decode steps (rows of the plan) of the host threads that serve ``device``, in order.
+
+    A process with several devices may have a thread for each. Steps without an op on the device are among them.
     """
     steps = attribution.plan.steps
-    in_decode = attribution.in_decode
-    number = np.full(len(attribution.step), -1, np.int64)
-    number[in_decode] = steps.index[attribution.step[in_decode]]
-    ops = attribution.trace.ops
-    result: dict[int, I64] = {}
-    reference: I64 | None = None
+    mine = (attribution.trace.ops.device == device) & attribution.in_decode
+    (threads,) = pair_keys((steps.pid, steps.tid))
+    served = np.isin(threads, threads[occurring(attribution.step[mine])])
+    rows = np.flatnonzero(served & (steps.kind == DECODE))
+    return rows[np.argsort(steps.start[rows], kind="stable")]
+
+
+def lost_steps(attribution: Attribution) -> dict[int, Index]:
+    """For each device with any: its decode steps that launched work of which the recording has no GPU record.
+
+    They lie between steps with GPU records; at the ends of a recording it is no loss that the GPU was behind.
+    """
+    recorded = occurring(attribution.step[attribution.step >= 0])
+    lost = {}
     for device in attribution.devices:
-        mine = (ops.device == device) & in_decode
-        own = np.where(mine, number, -1)
-        ends = _step_ends(own[mine], ops.end[mine])
-        if reference is None and len(ends):
-            reference = ends
-        elif reference is not None and len(ends):
-            own[mine] += _shift(reference, ends)
-        result[device] = own
-    return result
+        own = own_steps(attribution, device)
+        there = np.flatnonzero(np.isin(own, recorded))
+        between = own[there[0] : there[-1]] if len(there) else own[:0]
+        empty = between[~np.isin(between, recorded)]
+        empty = empty[_launches_work(attribution, empty)] if len(empty) else empty
+        if len(empty):
+            lost[device] = empty
+    return lost
+
+
+def _launches_work(attribution: Attribution, step: Index) -> Bools:
+    """Whether the host launches kernels or graphs in each step (rows of the plan)."""
+    launches, steps = attribution.trace.launches, attribution.plan.steps
+    named = np.array([LAUNCH.search(text) is not None for text in attribution.trace.strings] or [False])
+    calls = np.flatnonzero(named[launches.api])
+    at = launches.pid[calls], launches.tid[calls], launches.start[calls]
+    return np.isin(step, spans_at(steps.pid, steps.tid, steps.start, steps.end, *at))
+
+
+def _places(attribution: Attribution, device: int) -> I64:
+    """The place of each row of the plan among the steps of ``device``, or -1."""
+    own = own_steps(attribution, device)
+    place = np.full(len(attribution.plan.steps), -1)
+    place[own] = np.arange(len(own))
+    return place
 
 
 def _step_ends(number: I64, end: I64) -> I64:
     ends = np.full(int(number.max()) + 1 if len(number) else 0, NOT_THERE)
     np.maximum.at(ends, number, end)
     return ends
-
-
-def _shift(reference: I64, ends: I64) -> int:
-    """How many steps later than ``reference`` the recording of ``ends`` began."""
-
-    def distance(shift: int) -> float:
-        low, high = max(0, shift), min(len(reference), len(ends) + shift)
-        if high <= low:
-            return float("inf")
-        here, there = reference[low:high], ends[low - shift : high - shift]
-        both = (here != NOT_THERE) & (there != NOT_THERE)
-        return float(np.median(np.abs(here - there)[both])) if np.any(both) else float("inf")
-
-    best = min(range(-MAX_SHIFT, MAX_SHIFT + 1), key=lambda shift: (distance(shift), abs(shift)))
-    return best if distance(0) > CLEARLY_BETTER * distance(best) else 0

@@ -62,7 +62,8 @@ class CollectiveKind(Struct, frozen=True):
     """Collectives of one kind, phase and size in the decode steps of one device.
 
     ``bytes`` is the message size per rank; bandwidths are bytes per second over the transfer part, the bus
-    bandwidth scaled as in NCCL's tests; ``link_share`` is bus bandwidth over the link's limit.
+    bandwidth scaled as in NCCL's tests; ``link_share`` is bus bandwidth over the link's limit. Skew and transfer are
+    those of the collectives that have a partner on another rank.
     """
 
     kind: str
@@ -89,7 +90,10 @@ class Waiting(Struct, frozen=True):
 
 
 class Collectives(Struct, frozen=True):
-    """Collectives of the decode steps of one device; ``exposed_ns`` is what the partition calls collective."""
+    """Collectives of the decode steps of one device; ``exposed_ns`` is what the partition calls collective.
+
+    Skew, transfer and ``unpaired_ns`` (collectives without a partner on another rank) sum to ``sum_ns``.
+    """
 
     count: int
     sum_ns: int
@@ -100,6 +104,7 @@ class Collectives(Struct, frozen=True):
     skew_blame_ns: Parts
     waits: tuple[Waiting, ...]
     kinds: tuple[CollectiveKind, ...]
+    unpaired_ns: int | None
 
 
 class KernelFigures(Struct, frozen=True):
@@ -163,6 +168,7 @@ class Cycle(Struct, frozen=True):
     us_per_token: float | None
     phases_source: str
     phases_inferred: bool
+    rank: int | None = None
 
 
 class Cause(Struct, frozen=True):

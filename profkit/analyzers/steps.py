@@ -113,7 +113,7 @@ def _plan_from_plugin(trace: Trace) -> StepPlan | None:
     inner_codes = np.array([INNER.get(text, UNKNOWN) for text in trace.strings], np.int8)
     inner = np.flatnonzero(named & (inner_codes[trace.ranges.text] >= 0))
     kind = steps[trace.ranges.text[rows]].astype(np.int8)
-    sizes = np.array([_batch_size(text) for text in trace.strings], np.int64)
+    sizes = np.array([batch_size_of(text) for text in trace.strings], np.int64)
     ranges = trace.ranges
     step = make_steps(
         ranges.pid[rows], ranges.tid[rows], ranges.start[rows], ranges.end[rows], kind, sizes[ranges.text[rows]]
@@ -143,7 +143,8 @@ def _step_codes(trace: Trace) -> I8:
     return np.array([UNKNOWN if m is None else (PREFILL, DECODE)[m[1] == "decode"] for m in found], np.int8)
 
 
-def _batch_size(text: str) -> int:
+def batch_size_of(text: str) -> int:
+    """The number behind ``bs=`` in ``text``, or ``UNKNOWN``."""
     found = BATCH.search(text)
     return int(found[1]) if found else UNKNOWN
 
@@ -196,5 +197,5 @@ def forwards_of(trace: Trace, rules: Rules) -> Forwards:
             codes[number] = UNRESOLVED if rule.value == FORWARD else PHASE[rule.value]
     row = np.flatnonzero(codes[trace.ranges.text] != UNKNOWN) if len(trace.ranges) else np.empty(0, np.int64)
     text: I32 = trace.ranges.text[row]
-    sizes = np.array([_batch_size(trace.strings[number]) for number in text.tolist()], np.int64)
+    sizes = np.array([batch_size_of(trace.strings[number]) for number in text.tolist()], np.int64)
     return Forwards(row, codes[text], sizes)

@@ -6,14 +6,12 @@ do not tell them apart, the number of GPU ops that each forward launched does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from profkit.traces import I8, I64, UNKNOWN, Bools, Trace
 
-from .steps import DECODE, PREFILL, UNRESOLVED, Forwards, Labels, StepPlan, Steps, empty_plan, make_steps
-from .vocabulary import PHASE
+from .grouping import DRAFT, OPENING, PLAIN, VERIFY, Spans, claim_for_prefill, group, threads
+from .steps import UNRESOLVED, Forwards, StepPlan, empty_plan
 
 MIN_RATIO = 1.5
 """A drafter's forward and a target's differ at least so much in ops; anything closer is one kind of forward."""
@@ -25,21 +23,6 @@ MIN_GRAPH_OPS = 50
 """A graph of fewer nodes is no whole forward (piecewise graphs have one per layer)."""
 
 MIN_GRAPHS = 4
-
-DRAFT, VERIFY, PLAIN, PROMPT = PHASE["draft"], PHASE["verify"], PHASE["decode"], PHASE["prefill"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Spans:
-    """Forwards in host order on their threads, with the ops that each launched."""
-
-    pid: I64
-    tid: I64
-    start: I64
-    end: I64
-    phase: I8
-    batch_size: I64
-    ops: I64
 
 
 def split_by_size(ops: I64) -> Bools | None:
@@ -65,16 +48,18 @@ def plan_from_forwards(trace: Trace, forwards: Forwards, launch_ops: I64, source
     """Steps from labelled forwards; ``UNRESOLVED`` ones are told apart by size, and marked as inferred."""
     ranges = trace.ranges.take(forwards.row)
     ops = _ops_between(trace, launch_ops, ranges.pid, ranges.tid, ranges.start, ranges.end)
-    order = np.lexsort((ranges.start, ranges.tid, ranges.pid))
-    spans = _Spans(
-        ranges.pid[order], ranges.tid[order], ranges.start[order], ranges.end[order],
-        forwards.phase[order].copy(), forwards.batch_size[order], ops[order],
+    order = np.lexsort((-ranges.end, ranges.start, ranges.tid, ranges.pid))
+    spans = Spans(
+        ranges.pid[order], ranges.tid[order], ranges.start[order], ranges.end[order], forwards.phase[order].copy(),
+        forwards.batch_size[order], ops[order], forwards.row[order], ranges.parent[order],
     )  # fmt: skip
+    claim_for_prefill(spans)
     inferred = bool(np.any(spans.phase == UNRESOLVED))
     _resolve(spans)
-    steps = _group(trace, spans, ranges.parent[order])
     detail = "drafter and target told apart by the number of ops that each forward launches" if inferred else ""
-    return StepPlan(steps, _labels(steps, spans), source, inferred, detail)
+    if not np.any(np.isin(spans.phase, OPENING)):
+        return empty_plan("no range is named that opens a step (draft, verify, decode or prefill)")
+    return StepPlan(*group(trace, spans), source, inferred, detail)
 
 
 def plan_from_graphs(trace: Trace, launch_ops: I64) -> StepPlan:
@@ -88,18 +73,19 @@ def plan_from_graphs(trace: Trace, launch_ops: I64) -> StepPlan:
     order = np.lexsort((launches.start, launches.tid, launches.pid))
     launches, ops = launches.take(order), launch_ops[rows][order]
     phase = np.full(len(launches), UNKNOWN, np.int8)
-    for thread in _threads(launches.pid, launches.tid):
+    for thread in threads(launches.pid, launches.tid):
         phase[thread] = _graph_phases(ops[thread])
     kept = phase != UNKNOWN
     if not np.any(kept):
         return empty_plan("no annotated step and no repeating graph launches")
     chosen = launches.take(kept)
     unknown = np.full(len(chosen), UNKNOWN, np.int64)
-    spans = _Spans(
-        chosen.pid, chosen.tid, chosen.start, np.maximum(chosen.end, chosen.start + 1), phase[kept], unknown, ops[kept]
+    end = np.maximum(chosen.end, chosen.start + 1)
+    spans = Spans(
+        chosen.pid, chosen.tid, chosen.start, end, phase[kept], unknown, ops[kept], row=unknown, parent=unknown
     )
-    steps = _group(trace, spans, unknown)
-    return StepPlan(steps, _labels(steps, spans), "structure", True, "steps inferred from repeating graph launches")
+    detail = "steps inferred from repeating graph launches"
+    return StepPlan(*group(trace, spans), "structure", True, detail)
 
 
 def _graph_phases(ops: I64) -> I8:
@@ -112,14 +98,6 @@ def _graph_phases(ops: I64) -> I8:
     if ops.max() < MIN_RATIO * ops.min():
         phases[:] = PLAIN
     return phases
-
-
-def _threads(pid: I64, tid: I64) -> list[I64]:
-    """Rows of each thread; rows must be ordered by thread."""
-    if not len(pid):
-        return []
-    cuts = np.flatnonzero((np.diff(pid) != 0) | (np.diff(tid) != 0)) + 1
-    return np.split(np.arange(len(pid)), cuts)
 
 
 def _ops_between(trace: Trace, launch_ops: I64, pid: I64, tid: I64, start: I64, end: I64) -> I64:
@@ -137,51 +115,9 @@ def _ops_between(trace: Trace, launch_ops: I64, pid: I64, tid: I64, start: I64, 
     return counts
 
 
-def _resolve(spans: _Spans) -> None:
+def _resolve(spans: Spans) -> None:
     """Give ``UNRESOLVED`` forwards their phase, in place; where sizes do not alternate, all are verify."""
-    for thread in _threads(spans.pid, spans.tid):
+    for thread in threads(spans.pid, spans.tid):
         open_rows = thread[spans.phase[thread] == UNRESOLVED]
         small = split_by_size(spans.ops[open_rows]) if len(open_rows) > 1 else None
         spans.phase[open_rows] = VERIFY if small is None else np.where(small, DRAFT, VERIFY)
-
-
-def _group(trace: Trace, spans: _Spans, parent: I64) -> Steps:
-    """One step per plain decode or prefill forward; else a run of drafter forwards and the verify behind it."""
-    heads, tails = [], []
-    for thread in _threads(spans.pid, spans.tid):
-        phase = spans.phase[thread]
-        opens = np.ones(len(thread), np.bool_)
-        opens[1:] = ~((phase[:-1] == DRAFT) & np.isin(phase[1:], (DRAFT, VERIFY)))
-        head = thread[opens]
-        heads.append(head)
-        tails.append(np.append(head[1:] - 1, thread[-1]))
-    head, tail = np.concatenate(heads), np.concatenate(tails)
-    start, end = _extent(trace, spans, parent, head, tail)
-    kind = np.where(spans.phase[head] == PROMPT, PREFILL, DECODE).astype(np.int8)
-    steps = make_steps(spans.pid[head], spans.tid[head], start, end, kind, spans.batch_size[tail])
-    drafting = spans.phase[head] == DRAFT
-    order = np.lexsort((start, spans.pid[head]))
-    steps.drafts[:] = drafting[order] & (kind[order] == DECODE)
-    return steps
-
-
-def _extent(trace: Trace, spans: _Spans, parent: I64, head: I64, tail: I64) -> tuple[I64, I64]:
-    """A step reaches over the range around its forwards if each step has one of its own, else to the next step."""
-    around = parent[head]
-    if np.all(around >= 0) and len(np.unique(around)) == len(around) and np.all(around == parent[tail]):
-        return trace.ranges.start[around], trace.ranges.end[around]
-    start, end = spans.start[head], spans.end[tail].copy()
-    same = (spans.pid[head][1:] == spans.pid[head][:-1]) & (spans.tid[head][1:] == spans.tid[head][:-1])
-    end[:-1][same] = start[1:][same]
-    return start, end
-
-
-def _labels(steps: Steps, spans: _Spans) -> Labels:
-    whole = np.where(steps.kind == PREFILL, PROMPT, PHASE["step_other"]).astype(np.int8)
-    return Labels(
-        np.concatenate([steps.pid, spans.pid]),
-        np.concatenate([steps.tid, spans.tid]),
-        np.concatenate([steps.start, spans.start]),
-        np.concatenate([steps.end, spans.end]),
-        np.concatenate([whole, spans.phase]),
-    )

@@ -6,6 +6,7 @@ Faults (a late host, a straggler, a blocking call, a busy link, padding, a queue
 
 from __future__ import annotations
 
+from .collectives import Exposed, exposed_collectives
 from .contention import contended_transfer
 from .lateness import Blocking, blocking_cost
 from .result import Cause
@@ -23,13 +24,14 @@ LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
 def verdict_of(view: View) -> tuple[Cause, ...]:
     """All causes worth at least ``MIN_SHOWN`` of the step, in the order of the module's docstring."""
     blocked = {device: blocking_cost(view.attribution, device) for device in view.devices}
+    exposed = exposed_collectives(view.attribution, view.matched)
     causes = [
         *stragglers(view, blocked),
         *_sync(view, blocked),
         *_host_late(view, blocked),
-        *_link(view),
+        *_link(view, exposed),
         *_padding(view),
-        *_own_work(view),
+        *_own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
     shown = [cause for cause in causes if cause.ns_per_step >= MIN_SHOWN * view.step_ns and cause.ns_per_step > 0]
@@ -74,20 +76,23 @@ def _late_launches(view: View, device: int) -> float:
     return view.per_step(device, *LATE_PARTS, "gap_graph_launch") - view.graph_wait(device)
 
 
-def _link(view: View) -> list[Cause]:
+def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
     """Transfer that no compute hides: of the rank that sees least of it."""
     exposed = {d: view.per_step(d, "collective") for d in view.devices}
     if not any(exposed.values()):
         return []
     if not view.matched.known:
         longest = max(exposed.values())
+        alone = len(view.matched.instances) < 2
+        advice = "record every rank in one run" if alone else "see the health checks, and record again without losses"
         text = (
             f"{duration(longest)} of a {duration(view.step_ns)} step goes to collectives, and the recording cannot "
-            "tell waiting from transfer: record every rank in one run"
+            f"tell waiting from transfer: {advice}"
         )
         return [Cause("unexplained", None, None, "collective", round(longest), text)]
     transfer = {
-        d: max(0.0, exposed[d] - (f.collectives.skew_ns or 0) / max(f.steps, 1)) for d, f in view.devices.items()
+        d: exposed[d] - int((split[d].skew + split[d].unpaired).sum()) / max(f.steps, 1)
+        for d, f in view.devices.items()
     }
     least = min(transfer, key=lambda device: transfer[device])
     count = view.devices[least].collectives.count / max(view.devices[least].steps, 1)
@@ -130,12 +135,12 @@ def _padding(view: View) -> list[Cause]:
     return [Cause("padding", None, None, "compute", round(cost), text)]
 
 
-def _own_work(view: View) -> list[Cause]:
+def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
     """What drafting and verifying cost by themselves, without waiting for hosts or ranks."""
     if view.cycle.kind != "speculative":
         return []
     drafter = view.phase_per_step("draft", "compute", "copy", "collective", "gap_in_graph", "gap_queue")
-    drafter = max(0.0, drafter - _skew_in_phase(view, "draft"))
+    drafter -= _skew_in_phase(view, exposed, "draft")
     verify = view.phase_per_step("verify", "compute", "copy")
     return [
         Cause(
@@ -152,12 +157,10 @@ def _own_work(view: View) -> list[Cause]:
     ]  # fmt: skip
 
 
-def _skew_in_phase(view: View, phase: str) -> float:
-    instances = view.matched.instances.get(view.slowest)
-    if instances is None or not view.matched.known:
-        return 0.0
-    inside = (view.attribution.phase[instances.row] == PHASE[phase]) & (instances.skew > 0)
-    return int(instances.skew[inside].sum()) / max(view.devices[view.slowest].steps, 1)
+def _skew_in_phase(view: View, exposed: dict[int, Exposed], phase: str) -> float:
+    """Nanoseconds per step that the slowest device waits for the last rank and nothing hides, in one phase."""
+    split = exposed.get(view.slowest)
+    return int(split.skew[PHASE[phase]]) / max(view.devices[view.slowest].steps, 1) if split else 0.0
 
 
 def _waits_on_gpu(view: View) -> list[Cause]:

@@ -9,8 +9,8 @@ def duration(ns: float) -> str:
         if abs(ns) >= size:
             value = ns / size
             digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-            return f"{value:.{digits}f} {unit}"
-    return f"{ns:.0f} ns"
+            return f"{value:.{digits}f} {unit}".replace("-", "−")
+    return f"{ns:.0f} ns".replace("-", "−")
 
 
 def share(part: float, whole: float) -> str:

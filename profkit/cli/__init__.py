@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
-from profkit.traces import ProfkitError
+from profkit.traces import ProfkitError, printable
 
 COMMANDS = {
     "capture": "capture",
@@ -52,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         status = cli.main(arguments, prog_name="profkit", standalone_mode=False)
+        sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -68,14 +72,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _fail(str(error), error.exit_status)
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            return _unexpected(error, debug)
+        _silence(sys.stdout)
+        return _fail(f"cannot write the answer ({error.strerror}); free some space", 2)
     except Exception as error:  # the one place where any failure becomes a line for the user
-        if debug:
-            traceback.print_exc()
-        return _fail(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 2)
+        return _unexpected(error, debug)
+
+
+def _unexpected(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    return _fail(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 2)
+
+
+def _silence(stream: TextIO) -> None:
+    """What is still waiting to be written would fail once more when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _fail(message: str, status: int) -> int:
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     print(f"profkit: {line}", file=sys.stderr)
     return status
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profkit.analyzers import analyze, load_rules
-from profkit.traces import InputError
+from profkit.traces import InputError, printable
 
 from .common import recordings_at
 from .report import write_report
@@ -22,11 +22,12 @@ def command(traces: Path, reports: Path) -> None:
 
     paths = tuple(sorted(path for path in traces.glob("*") if path.is_dir() and not path.name.startswith(".")))
     if not paths:
-        raise InputError(traces, "holds no recording", "run it in the repository, or name the folder with --traces")
+        advice = "record one with `profkit capture`, or name another folder with --traces"
+        raise InputError(traces, "holds no recording" if traces.is_dir() else "no such folder", advice)
     analysis, _ = analyze(recordings_at(paths), load_rules())
     click.echo(render_terminal(analysis))
-    pages = [write_report(paths, reports / "reference.html", None, None)]
+    pages = [write_report(paths, reports / "all.html", None, None)]
     pages += [write_report((path,), reports / f"{path.name}.html", None, None) for path in paths]
     click.echo("Pages (open them in a browser):")
     for page in pages:
-        click.echo(f"  {page}")
+        click.echo(f"  {printable(str(page))}")

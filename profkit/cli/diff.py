@@ -9,7 +9,7 @@ import click
 
 from profkit.analyzers import Rules, attribute, load_rules
 from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_up, parse_limit
-from profkit.traces import UsageError, load_sweep
+from profkit.traces import UsageError, load_sweep, printable
 from profkit.traces.sweep import Sweep, SweepRun, is_sweep
 
 from .baselines import find_baseline, keep_baseline
@@ -110,7 +110,7 @@ def _write_page(output: Path, found: Diff, a: list[Side], b: list[Side]) -> None
     from profkit.reports.diff_html import render_diff_page
 
     write_whole(output, render_diff_page(found, pair_up(a, b)[0]))
-    click.echo(output, err=True)
+    click.echo(printable(str(output)), err=True)
 
 
 def _as_json(found: Diff) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from profkit.analyzers import Attribution, attribute, load_rules
-from profkit.traces import OutputError, UsageError, open_recordings
+from profkit.traces import InputError, UsageError, open_recordings, printable
 
-from .common import write_whole
+from .common import whole_file, write_whole
 
 SUFFIXES = {"perfetto": "json", "speedscope": "speedscope.json", "folded": "folded", "csv": "csv", "parquet": "parquet"}
+
+FLAMES = ("speedscope", "folded")
 
 
 @click.command("export")
@@ -30,11 +32,22 @@ def command(form: str, path: Path, output: Path | None, rules: Path | None) -> N
         raise UsageError(f"{path}: a sweep with {len(opened)} recordings; name one, such as {opened[0].path}")
     target = output or Path(f"{opened[0].name.replace('/', '-')}.{SUFFIXES[form]}")
     attribution = attribute(opened[0].trace, load_rules(rules))
+    if form in FLAMES:
+        _refuse_without_steps(path, attribution)
     if form == "parquet":
         _write_parquet(attribution, target)
     else:
         write_whole(target, _text(form, attribution, opened[0].name))
-    click.echo(target)
+    click.echo(printable(str(target)))
+
+
+def _refuse_without_steps(path: Path, attribution: Attribution) -> None:
+    """A flame graph shows the GPU work of decode steps; raises ``InputError`` where there is none."""
+    if not len(attribution.trace.ops):
+        raise InputError(path, "no GPU activity was recorded, so there is no flame graph", "record with CUDA tracing")
+    if not attribution.in_decode.any():
+        advice = "name the engine's ranges with --rules, or export csv, parquet or perfetto"
+        raise InputError(path, "no decode step was found, so there is no flame graph", advice)
 
 
 def _text(form: str, attribution: Attribution, name: str) -> str:
@@ -52,12 +65,5 @@ def _text(form: str, attribution: Attribution, name: str) -> str:
 def _write_parquet(attribution: Attribution, target: Path) -> None:
     from profkit.reports import exports
 
-    part = target.with_name(f".{target.name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(target) as part:
         exports.ops_frame(attribution).to_parquet(part, index=False)
-        part.replace(target)
-    except OSError as error:
-        raise OutputError(target, f"cannot write it ({error.strerror})", "free some space, or use -o") from error
-    finally:
-        part.unlink(missing_ok=True)

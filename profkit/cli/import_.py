@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from profkit.traces import open_ranks, open_recordings, save_bundle
+from profkit.traces import open_ranks, open_recordings, printable, save_bundle
 
 
 @click.command("import")
@@ -21,4 +21,4 @@ def command(paths: tuple[Path, ...], output: Path | None) -> None:
     target = output or Path("traces") / name
     trace = open_ranks(paths)
     save_bundle(trace, target)
-    click.echo(f"{target}: {len(trace.ops):,} GPU activities of {len(trace.devices)} devices")
+    click.echo(f"{printable(str(target))}: {len(trace.ops):,} GPU activities of {len(trace.devices)} devices")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from profkit.traces import OutputError
+from profkit.traces import OutputError, printable
 
 FOLDERS = {
     "traces": "Recordings: one folder per capture, with `sweep.json` and one bundle per concurrency.",
@@ -28,4 +28,4 @@ def command(folder: Path) -> None:
                 readme.write_text(f"# {name}\n\n{text}\n", "utf-8")
     except OSError as error:
         raise OutputError(folder, f"cannot make a workspace ({error.strerror})", "choose another folder") from error
-    click.echo(f"{folder}: a workspace with {', '.join(FOLDERS)}")
+    click.echo(f"{printable(str(folder))}: a workspace with {', '.join(FOLDERS)}")

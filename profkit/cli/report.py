@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from profkit.analyzers import analyze, load_rules
+from profkit.traces import printable
 
 from .common import AcceptLength, recordings_at, write_whole
 
@@ -21,7 +22,7 @@ def command(paths: tuple[Path, ...], output: Path | None, rules: Path | None, ac
 
     The page needs no network and no other file. Several recordings stand side by side in it.
     """
-    click.echo(write_report(paths, output, rules, accept_len))
+    click.echo(printable(str(write_report(paths, output, rules, accept_len))))
 
 
 def write_report(paths: tuple[Path, ...], output: Path | None, rules: Path | None, accept_len: float | None) -> Path:

@@ -13,6 +13,7 @@ from rich.table import Table
 from profkit.analyzers.diff.result import Change, Diff, Interval, Judgement, KernelChange, PairDiff, PartChange, State
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.words import duration
+from profkit.traces import printable
 
 MOST_PARTS, MOST_KERNELS, BESIDE_NAME = 10, 6, 72
 WIDE = 108
@@ -36,16 +37,16 @@ def render_diff(diff: Diff, width: int | None = None) -> str:
         _line(console, f"! {name} has no partner of the same concurrency.")
     for pair in diff.pairs:
         prefix = f"{pair.a} → {pair.b}: " if len(diff.pairs) > 1 else ""
-        console.print(f"{prefix}{pair.summary}", markup=False, style="bold")
+        console.print(printable(f"{prefix}{pair.summary}"), markup=False, style="bold")
     return out.getvalue().rstrip()
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False)
+    console.print(printable(text), markup=False)
 
 
 def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+    return printable(text).replace("[", r"\[")
 
 
 def _pair(console: Console, pair: PairDiff, several: bool) -> None:

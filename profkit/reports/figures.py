@@ -89,7 +89,7 @@ def parts_figure(groups: Sequence[Sequence[Budget]]) -> str:
 
 def _collective_bars(axis: _Axis, rows: Sequence[Budget]) -> list[dict[str, Any]]:
     """The part ``collective``: waiting and transfer, or as a whole where the two cannot be told apart."""
-    whole = [row.parts["collective"] if row.skew is None else None for row in rows]
+    whole = [row.parts["collective"] if row.skew is None else row.unpaired for row in rows]
     bars = [
         (SKEW.title, [row.skew for row in rows], SKEW.colour, True),
         (TRANSFER.title, [row.transfer for row in rows], TRANSFER.colour, False),

@@ -129,7 +129,7 @@ def _pieces(budget: Budget) -> list[tuple[Entry, bool, float]]:
     pieces: list[tuple[Entry, bool, float | None]] = []
     for part, entry in PARTS.items():
         if part == "collective" and budget.skew is not None:
-            pieces += [(SKEW, True, budget.skew), (TRANSFER, False, budget.transfer)]
+            pieces += [(SKEW, True, budget.skew), (TRANSFER, False, budget.transfer), (entry, False, budget.unpaired)]
         else:
             pieces.append((entry, part.startswith("gap_"), budget.parts[part]))
     return [(entry, waits, value) for entry, waits, value in pieces if value]

@@ -35,7 +35,7 @@ def template(name: str) -> Any:
         sentence=units.sentence,
         short=short_name,
     )
-    environment.globals.update(share=share)
+    environment.globals.update(share=share, unknown_figures=units.unknown_figures)
     return environment.get_template(name)
 
 

@@ -12,9 +12,15 @@ from rich.table import Table
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
 from profkit.analyzers.words import duration, share
+from profkit.traces import printable
+
+from .units import unknown_figures
 
 UNKNOWN = "unknown"
 MAX_RANKS = 8
+BESIDE_RANKS, RANK = 41, 9
+"""Characters of the widest table's other columns, and of a rank's."""
+
 MAX_CAUSES = 4
 WIDE = 96
 
@@ -40,7 +46,7 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False)
+    console.print(printable(text), markup=False)
 
 
 def _print(console: Console, table: Table) -> None:
@@ -53,26 +59,27 @@ def _trace(console: Console, trace: TraceFigures) -> None:
     _line(console, _headline(trace))
     console.print()
     stepping = [figures for figures in trace.devices.values() if figures.window is not None]
+    most = max(1, min(MAX_RANKS, (console.width - BESIDE_RANKS) // RANK))
     if stepping and stepping[0].busy_union_ns is not None:
-        _print(console, _budget(stepping[:MAX_RANKS]))
-        if len(stepping) > MAX_RANKS:
-            _line(console, f"… and {len(stepping) - MAX_RANKS} more ranks: see --json or the page")
+        _print(console, _budget(stepping[:most], _slowest(trace)))
+        if len(stepping) > most:
+            _line(console, f"… and {len(stepping) - most} more ranks: see --json or the page")
     if trace.devices:
         _print(console, _phases(trace))
     if any(figures.collectives.count for figures in trace.devices.values()):
-        console.print(_collectives(trace))
+        console.print(_collectives(trace, most))
         for line in _waits(trace):
             _line(console, line)
         console.print()
     if any(graph.launches_per_step for graph in trace.graphs.values()):
-        _print(console, _graphs(trace))
+        _print(console, _graphs(trace, most))
     _health(console, trace)
     _verdict(console, trace)
     console.print()
 
 
 def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+    return printable(text).replace("[", r"\[")
 
 
 def _headline(trace: TraceFigures) -> str:
@@ -102,9 +109,9 @@ def _ms(ns: float | None, steps: int = 1) -> str:
     return UNKNOWN if ns is None else f"{ns / max(steps, 1) / 1e6:,.3f}"
 
 
-def _budget(devices: Sequence[DeviceFigures]) -> Table:
-    table = _table("Where a step goes, ms per step", "part", *(f"rank {d.rank}" for d in devices), "share")
-    slowest = max(devices, key=lambda d: d.window.wall_ns / max(d.steps, 1) if d.window else 0)
+def _budget(devices: Sequence[DeviceFigures], slowest: DeviceFigures) -> Table:
+    whose = f"share of rank {slowest.rank}" if len(devices) > 1 else "share"
+    table = _table("Where a step goes, ms per step", "part", *(f"rank {d.rank}" for d in devices), whose)
     for part in PARTS:
         if any(d.partition_ns[part] for d in devices):
             table.add_row(
@@ -117,11 +124,16 @@ def _budget(devices: Sequence[DeviceFigures]) -> Table:
     return table
 
 
+def _slowest(trace: TraceFigures) -> DeviceFigures:
+    """The rank that the cycle is of."""
+    devices = list(trace.devices.values())
+    return next((figures for figures in devices if figures.rank == trace.cycle.rank), devices[0])
+
+
 def _phases(trace: TraceFigures) -> Table:
-    """GPU time by phase of one rank: the one with the longest steps, or the first."""
-    ranks = list(trace.devices.values())
-    shown = max(ranks, key=lambda d: d.window.wall_ns / max(d.steps, 1) if d.window else 0)
-    which = f" of rank {shown.rank}" if len(ranks) > 1 else ""
+    """GPU time by phase of one rank: the slowest, or the first where there are no steps."""
+    shown = _slowest(trace)
+    which = f" of rank {shown.rank}" if len(trace.devices) > 1 else ""
     inferred = "; phases are inferred" if trace.cycle.phases_inferred else ""
     table = _table(
         f"GPU time by phase{which} over the whole recording, ms{inferred}",
@@ -139,8 +151,8 @@ def _phases(trace: TraceFigures) -> Table:
     return table
 
 
-def _collectives(trace: TraceFigures) -> Table:
-    shown = [figures for figures in trace.devices.values() if figures.collectives.count][:MAX_RANKS]
+def _collectives(trace: TraceFigures, most: int) -> Table:
+    shown = [figures for figures in trace.devices.values() if figures.collectives.count][:most]
     table = _table("Collectives of the decode steps, ms per step", "", *(f"rank {d.rank}" for d in shown))
     table.add_row("collectives per step", *(f"{d.collectives.count / max(d.steps, 1):.0f}" for d in shown))
     for name, field in (
@@ -163,8 +175,8 @@ def _waits(trace: TraceFigures) -> Iterator[str]:
             yield f"rank {figures.rank} waits mostly for {where}: {ns} per step"
 
 
-def _graphs(trace: TraceFigures) -> Table:
-    shown = list(trace.graphs.items())[:MAX_RANKS]
+def _graphs(trace: TraceFigures, most: int) -> Table:
+    shown = list(trace.graphs.items())[:most]
     table = _table(
         "CUDA graphs of the decode steps", "", *(f"rank {trace.devices[device].rank}" for device, _ in shown)
     )
@@ -190,8 +202,8 @@ def _graphs(trace: TraceFigures) -> Table:
 def _health(console: Console, trace: TraceFigures) -> None:
     for check in trace.health.checks:
         if check.status != "ok":
-            spoiled = f" Unknown for this reason: {', '.join(check.spoils)}." if check.spoils else ""
-            _line(console, f"{'! ' if check.status == 'warn' else '✗ '}{check.id}: {check.detail}.{spoiled}")
+            mark, spoiled = "!" if check.status == "warn" else "✗", unknown_figures(check.detail, check.spoils)
+            _line(console, f"{mark} {check.id.replace('_', ' ')}: {check.detail}. {spoiled}".rstrip())
             console.print()
 
 
@@ -202,7 +214,7 @@ def _verdict(console: Console, trace: TraceFigures) -> None:
             rank = "all" if cause.rank is None else str(cause.rank)
             table.add_row(cause.cause, rank, cause.phase or "–", duration(cause.ns_per_step))
         _print(console, table)
-    console.print(trace.summary, markup=False, style="bold")
+    console.print(printable(trace.summary), markup=False, style="bold")
 
 
 def _overview(traces: Sequence[TraceFigures], width: int) -> Table:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.analyzers.words import duration
+from profkit.analyzers.words import duration, listed
 
-FIXED, NARROW = "\u00a0", "\u202f"
+FIXED, NARROW, MINUS = "\u00a0", "\u202f", "\u2212"
+
+FIGURES = {
+    "all": "every figure",
+    "window": "the window",
+    "cycle": "the step period",
+    "partition_ns": "the parts of a step",
+    "busy_union_ns": "busy time",
+    "idle_ns": "idle time",
+    "collectives.skew_ns": "skew",
+    "collectives.transfer_ns": "transfer",
+    "us_per_token": "the time per token",
+    "predicted_speedup": "the predicted speed-up",
+}
+"""What the keys that a health check spoils are called in sentences."""
 
 
 def ns(value: float | None) -> str:
     """Nanoseconds with a unit, ``unknown`` for ``None``."""
-    return "unknown" if value is None else duration(value).replace(" ", FIXED)
+    return "unknown" if value is None else duration(value).replace(" ", FIXED).replace("-", MINUS)
 
 
 def number(value: float | None, digits: int = 0) -> str:
     """A number with at most so many digits behind the point."""
     if value is None:
         return "unknown"
-    return f"{value:,.{0 if value == int(value) else digits}f}".replace(",", NARROW)
+    return f"{value:,.{0 if value == int(value) else digits}f}".replace(",", NARROW).replace("-", MINUS)
 
 
 def percent(value: float | None) -> str:
@@ -53,3 +67,13 @@ def sentence(text: str) -> str:
     """``text`` with a capital and a full stop."""
     whole = text[:1].upper() + text[1:]
     return whole if whole.endswith(".") or not whole else whole + "."
+
+
+def unknown_figures(detail: str, keys: Sequence[str]) -> str:
+    """The sentence that says what a failed check leaves unknown; empty where ``detail`` says it, or there is none."""
+    names = list(dict.fromkeys(FIGURES.get(key, key.removesuffix("_ns").replace("_", " ")) for key in keys))
+    said = [name for name in names if name.removeprefix("the ") in detail]
+    if not names or ("unknown" in detail and len(said) == len(names)):
+        return ""
+    verb = "is" if len(names) == 1 else "are"
+    return sentence(f"{listed(names)} {verb} unknown")

@@ -25,6 +25,7 @@ from .model import (
     Trace,
 )
 from .open import Opened, open_ranks, open_recordings, open_trace
+from .strings import printable
 from .sweep import Sweep, SweepRun, load_sweep, save_sweep
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "open_ranks",
     "open_recordings",
     "open_trace",
+    "printable",
     "save_bundle",
     "save_sweep",
 ]

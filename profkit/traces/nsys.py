@@ -24,6 +24,7 @@ from .model import (
     Source,
     Trace,
 )
+from .nsys_devices import gpu_numbers, on_host_numbers, with_own_devices
 from .nsys_notes import bad_time_notes, recorder_notes
 from .nsys_ops import (
     DOMAIN,
@@ -49,6 +50,9 @@ from .nsys_tables import Columns, NsysTables
 from .ranges import nest
 from .strings import StringTable
 
+OF_EVERY_EXPORT = ("StringIds", "EXPORT_META_DATA", "META_DATA_EXPORT", "TARGET_INFO_GPU", "TARGET_INFO_SYSTEM_ENV")
+"""Tables that an export holds even where nothing was recorded."""
+
 
 def read_nsys(tables: NsysTables) -> Trace:
     """Read an export into a ``Trace``.
@@ -63,7 +67,9 @@ def read_nsys(tables: NsysTables) -> Trace:
     launches, is_graph_launch = read_launches(reader)
     ops, bad = read_ops(reader, launches, is_graph_launch)
     ranges = _ranges(reader, _last_time(ops, launches))
-    notes = [*recorder_notes(tables), *bad_time_notes(bad, len(ops) + bad)]
+    numbers = gpu_numbers(tables)
+    ops, apart = with_own_devices(on_host_numbers(ops, numbers), ranges, strings.freeze(), numbers)
+    notes = [*recorder_notes(tables), *bad_time_notes(bad, len(ops) + bad), *apart]
     return Trace(
         ops=ops,
         launches=launches,
@@ -92,6 +98,12 @@ def _refuse_strange(tables: NsysTables) -> None:
 
 def _refuse_empty(tables: NsysTables) -> None:
     known = [KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME, NVTX]
+    if not any(tables.columns(table) for table in (*known, *OF_EVERY_EXPORT)):
+        raise InputError(
+            tables.path,
+            "a SQLite database, but no export of Nsight Systems",
+            "give a file that `nsys export --type sqlite` wrote",
+        )
     if not any(tables.has_rows(table) for table in known):
         raise InputError(
             tables.path,

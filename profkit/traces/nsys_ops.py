@@ -103,8 +103,7 @@ def read_ops(reader: Reader, launches: Launches, is_graph_launch: Bools) -> tupl
     bad = int(np.count_nonzero(~usable))
     ops = ops.take(usable) if bad else ops
     graph_launch = _graph_launch_of(ops, launches.take(is_graph_launch))
-    columns = {**ops.columns(), "graph_launch": graph_launch, "device": _physical_devices(reader.tables, ops)}
-    ops = Ops(**columns)
+    ops = Ops(**{**ops.columns(), "graph_launch": graph_launch})
     return ops.take(np.lexsort((ops.end, ops.start))), bad
 
 
@@ -179,15 +178,3 @@ def _pair_keys(pid: I64, correlation: I64) -> I64:
 def process_of(global_id: I64) -> I64:
     """The OS process id in an nsys global id (bits 24 to 47)."""
     return (global_id >> 24) & MASK
-
-
-def _physical_devices(tables: NsysTables, ops: Ops) -> I32:
-    """Device numbers of the host: a process that sees one GPU calls it 0, whichever it is."""
-    device = ops.device.copy()
-    mapping = {
-        (pid, cuda): gpu for gpu, cuda, pid in tables.rows("TARGET_INFO_CUDA_DEVICE", ["gpuId", "cudaId", "pid"])
-    }
-    for (pid, cuda), gpu in mapping.items():
-        if gpu is not None and gpu != cuda:
-            device[(ops.pid == pid) & (ops.device == cuda)] = gpu
-    return device

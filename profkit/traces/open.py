@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,10 @@ from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep, simulated_acce
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 READABLE = "give a bundle, a sweep, an Nsight Systems report or export, or PyTorch profiler JSON"
+MOST_NAMED = 8
+BEFORE_EVENTS = 1 << 20
+"""Bytes of metadata that may stand before the events of a Kineto file."""
+
 NSYS_TABLE = ("CUPTI_ACTIVITY_", "NVTX_EVENTS", "StringIds")
 
 
@@ -57,8 +62,12 @@ def open_recordings(path: Path) -> list[Opened]:
 
 def _check_readable(path: Path) -> None:
     try:
-        if path.is_dir():
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
             next(path.iterdir(), None)
+        elif not stat.S_ISREG(mode):
+            fault = "a pipe cannot be read twice" if stat.S_ISFIFO(mode) else "is no regular file"
+            raise InputError(path, fault, "save it to a file first")
         else:
             with path.open("rb") as file:
                 file.read(1)
@@ -79,11 +88,11 @@ def _open_single(path: Path) -> Trace:
     if path.is_dir():
         return _open_folder(path)
     head = read_head(path)
-    if head.startswith(REPORT_MAGIC) or STREAM_MAGIC in head[:64]:
-        return _open_report(path)
     if head.startswith(SQLITE_MAGIC):
         with decompressed(path) as plain:
             return _read_export(path, plain)
+    if _is_nsys(head):
+        return _open_report(path)
     if looks_like_kineto(head):
         return read_kineto([path])
     if not head:
@@ -109,13 +118,28 @@ def _open_folder(path: Path) -> Trace:
     if any(file.suffix == ".parquet" and file.stem.startswith(NSYS_TABLE) for file in files):
         with open_tables(path, path) as tables:
             return read_nsys(tables)
-    ranks = [file for file in files if looks_like_kineto(read_head(file))]
-    if ranks:
+    ranks = [file for file in files if _holds_events(file)]
+    others = [file for file in files if _is_nsys(read_head(file))]
+    if ranks and not others:
         return read_kineto(ranks)
-    inner = sorted(child.name for child in path.iterdir() if child.is_dir() and (is_bundle(child) or is_sweep(child)))
-    if inner:
-        raise InputError(path, "holds recordings but is none itself", f"name them one by one: {', '.join(inner[:6])}")
+    inner = [child for child in path.iterdir() if child.is_dir() and (is_bundle(child) or is_sweep(child))]
+    found = sorted(child.name for child in (*ranks, *others, *inner))
+    if found:
+        names = ", ".join(found[:MOST_NAMED]) + (f" and {len(found) - MOST_NAMED} more" if found[MOST_NAMED:] else "")
+        raise InputError(path, "holds recordings but is none itself", f"name them one by one: {names}")
     raise InputError(path, "the folder holds no recording", READABLE)
+
+
+def _is_nsys(head: bytes) -> bool:
+    return head.startswith((REPORT_MAGIC, SQLITE_MAGIC)) or STREAM_MAGIC in head[:64]
+
+
+def _holds_events(file: Path) -> bool:
+    """Whether a file of a folder is PyTorch profiler JSON; JSON of another kind may lie beside it."""
+    if not looks_like_kineto(read_head(file)):
+        return False
+    head = read_head(file, BEFORE_EVENTS)
+    return b'"traceEvents"' in head or (head.lstrip().startswith(b"[") and b'"ph"' in head)
 
 
 def _open_sweep(folder: Path) -> list[Opened]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .alignment import NOT_THERE, step_shift
 from .model import I64, UNKNOWN, Bools, Note, Ranges, Trace
 from .ranges import nest
 
@@ -15,16 +16,13 @@ DOMAIN = "profkit"
 COMPLETE = 0.9
 """A step with fewer GPU activities or ranges than this share of the median was cut off by the recording's end."""
 
-MAX_SHIFT = 3
-"""Recorders of two ranks start at most so many steps apart."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
     """The steps of one process, in order: host times, batch size (-1: prefill), and what each holds.
 
     ``ops`` and ``ranges`` count the GPU activities it launched and the ranges in it; ``gpu_end`` is when the last
-    activity ended.
+    activity ended, ``NOT_THERE`` without any.
     """
 
     pid: int
@@ -111,9 +109,9 @@ def _span_at(start: I64, end: I64, time: I64) -> I64:
 
 
 def _work(trace: Trace, pid: int, correlation: I64, owner: I64, count: int) -> tuple[I64, I64]:
-    """How many GPU activities each step launched, and when the last of them ended (0 for none)."""
+    """How many GPU activities each step launched, and when the last of them ended."""
     ops = trace.ops.take((trace.ops.pid == pid) & (trace.ops.correlation >= 0))
-    number, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    number, end = np.zeros(count, np.int64), np.full(count, NOT_THERE)
     launched = owner >= 0
     if not len(ops) or not np.any(launched):
         return number, end
@@ -131,25 +129,10 @@ def _aligned(ranks: list[_Steps]) -> list[_Steps]:
     """The same steps under the same numbers: ranks leave a step's last collective almost at once."""
     if len(ranks) < 2:
         return ranks
-    shifts = [0, *(_shift(ranks[0], rank) for rank in ranks[1:])]
+    shifts = [0, *(step_shift(ranks[0].gpu_end, rank.gpu_end) for rank in ranks[1:])]
     first = max(shifts)
     count = min(len(rank.start) - (first - shift) for rank, shift in zip(ranks, shifts, strict=True))
     return [rank.shifted(first - shift, max(count, 0)) for rank, shift in zip(ranks, shifts, strict=True)]
-
-
-def _shift(reference: _Steps, other: _Steps) -> int:
-    """The number in ``reference`` of the first step of ``other``; negative where ``other`` began earlier."""
-
-    def distance(shift: int) -> float:
-        low, high = max(0, shift), min(len(reference.end), len(other.end) + shift)
-        if high <= low:
-            return float("inf")
-        here, there = reference.gpu_end[low:high], other.gpu_end[low - shift : high - shift]
-        both = (here > 0) & (there > 0)
-        return float(np.median(np.abs(here - there)[both])) if np.any(both) else float("inf")
-
-    best = min(range(-MAX_SHIFT, MAX_SHIFT + 1), key=lambda shift: (distance(shift), abs(shift)))
-    return best if np.isfinite(distance(best)) else 0
 
 
 def _best(ranks: list[_Steps], count: int, recorded: int, batch_size: int | None) -> int:

@@ -3,6 +3,7 @@
 The input is read line by line; times are nanoseconds:
 
     rank 1                                   rows of rank 1 follow (process 101 and its main thread, GPU 1)
+    device 1                                 ops of GPU 1 follow, of the same process
     thread 7                                 calls and ranges of thread 7 follow
     range 0 90 step:decode bs=1              an annotated range of profkit's domain
     other 0 90 draft                         a range of another domain
@@ -117,6 +118,7 @@ def _note(builder: TraceBuilder, line: str) -> None:
 
 COMMANDS: dict[str, Callable[[TraceBuilder, str], object]] = {
     "rank": lambda builder, line: builder.rank(int(line.split()[1])),
+    "device": lambda builder, line: builder.device(int(line.split()[1])),
     "thread": lambda builder, line: builder.thread(int(line.split()[1])),
     "range": _range,
     "other": _other,

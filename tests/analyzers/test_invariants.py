@@ -95,8 +95,8 @@ def test_collectives_sum(trace: Trace) -> None:
         collectives = device.collectives
         if collectives.skew_ns is None:
             continue
-        assert collectives.transfer_ns is not None
-        assert collectives.skew_ns + collectives.transfer_ns == collectives.sum_ns
+        assert collectives.transfer_ns is not None and collectives.unpaired_ns is not None
+        assert collectives.skew_ns + collectives.transfer_ns + collectives.unpaired_ns == collectives.sum_ns
         assert sum(ns or 0 for ns in collectives.skew_blame_ns.values()) == collectives.skew_ns
         assert sum(wait.ns for wait in collectives.waits) == collectives.skew_ns
 

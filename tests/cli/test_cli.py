@@ -117,7 +117,42 @@ def test_demo(command: Command, step: Path, monkeypatch: pytest.MonkeyPatch) -> 
     command("import", step.name)
     answer = command("demo")
     assert (answer.status, answer.err) == (0, "")
-    assert (step.parent / "reports" / "reference.html").exists() and "reports/step.html" in answer.out
+    assert (step.parent / "reports" / "all.html").exists() and "reports/step.html" in answer.out
+
+
+def test_demo_of_an_empty_workspace(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "traces: no such folder; record one with `profkit capture`" in command("demo").line
+    command("init", ".")
+    assert "traces: holds no recording; record one with `profkit capture`" in command("demo").line
+
+
+def test_failed_checks_are_told_in_words(command: Command, tmp_path: Path) -> None:
+    builder = TraceBuilder().note("world_size", "2")
+    for start in (0, 1_000, 2_000):
+        builder.range(start, start + 900, "step:decode bs=1").range(start, start + 9, "draft")
+        builder.launch(start, start + 1, "all_reduce", start + 9, start + 50)
+    save_bundle(builder.trace(), tmp_path / "bundle")
+    said = " ".join(command("analyze", tmp_path / "bundle").out.split())
+    assert "Skew and transfer are unknown." in said
+    assert "The time per token and the predicted speed-up are unknown." in said
+    assert "skew_ns" not in said and "us_per_token" not in said
+
+
+def test_shares_are_of_the_rank_that_the_page_shows(command: Command, tmp_path: Path) -> None:
+    """Rank 1 has the longer median period; rank 0 has the longer window, for one long step."""
+    builder = TraceBuilder()
+    for rank, starts in ((0, (0, 1_000, 2_000, 3_000)), (1, (0, 1_100, 2_200, 3_300))):
+        builder.rank(rank)
+        for start in starts:
+            last = 9_000 if rank == 0 and start == 3_000 else start + 500
+            builder.range(start, start + 900, "step:decode bs=1")
+            builder.launch(start, start + 1, "gemm", start + 9, last)
+    save_bundle(builder.trace(), tmp_path / "bundle")
+    assert "share of rank 1" in command("analyze", tmp_path / "bundle").out
+    assert tables_of(command("analyze", tmp_path / "bundle", "--json"))["cycle"]["rank"] == 1
+    command("report", tmp_path / "bundle", "-o", tmp_path / "page.html")
+    assert "A step's budget: rank 1," in (tmp_path / "page.html").read_text("utf-8").replace("&#39;", "'")
 
 
 def test_help_of_every_command(command: Command) -> None:
@@ -143,3 +178,20 @@ def test_reader_that_goes_away(step: Path) -> None:
     script = f"'{sys.executable}' -m profkit analyze '{step}' '{step}' --json | head -c 1"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "{", "")
+
+
+def test_ranks_that_a_narrow_terminal_has_no_room_for(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = TraceBuilder()
+    for rank in range(8):
+        builder.rank(rank)
+        for start in (0, 1_000_000_000, 2_000_000_000):
+            builder.range(start, start + 900, "step:decode bs=1").launch(
+                start, start + 1, "gemm", start + 9, start + 99
+            )
+    save_bundle(builder.trace(), tmp_path / "bundle")
+    monkeypatch.setenv("COLUMNS", "80")
+    table = command("analyze", tmp_path / "bundle").out.split("Where a step goes")[1].split("\n\n")[0]
+    assert "rank 4" in table and "rank 5" not in table and "…" not in table
+    assert "… and 3 more ranks" in command("analyze", tmp_path / "bundle").out

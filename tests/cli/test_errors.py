@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +177,75 @@ def test_output_where_something_else_is(command: Command, step: Path, tmp_path: 
     assert answer.status == 2 and f"{tmp_path}/mine: " in answer.line
     answer = command("report", step, "-o", tmp_path / "mine" / "notes.txt" / "page.html")
     assert answer.status == 2 and "notes.txt/page.html: cannot write there" in answer.line
+
+
+@pytest.mark.parametrize("verb", ["report", "export"])
+def test_output_that_is_no_regular_file(verb: str, command: Command, step: Path, tmp_path: Path) -> None:
+    """It would be replaced by a file: a device, a pipe or a folder is not what was meant."""
+    os.mkfifo(tmp_path / "pipe")
+    formats = ("folded",) if verb == "export" else ()
+    for target, says in (("/dev/full", "a device or a pipe"), (tmp_path / "pipe", "a pipe"), (tmp_path, "is a folder")):
+        answer = command(verb, *formats, step, "-o", target)
+        assert (answer.status, answer.out) == (2, "")
+        assert says in answer.line and "-o" in answer.line and "free some space" not in answer.line
+    assert Path("/dev/full").is_char_device() and (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("form", [None, "csv", "parquet"])
+def test_output_through_a_link(form: str | None, command: Command, step: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept" / "page")
+    verb = ("export", form) if form else ("report",)
+    assert command(*verb, step, "-o", tmp_path / "link").status == 0
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["page"]
+
+
+@pytest.mark.parametrize("arguments", [["analyze", "STEP"], ["analyze", "STEP", "--json"], ["--help"]])
+def test_full_output(arguments: list[str], step: Path) -> None:
+    words = [str(step) if word == "STEP" else word for word in arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with Path("/dev/full").open("w") as full:
+        run = [sys.executable, "-m", "profkit", *words]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "profkit: cannot write the answer (No space left on device); free some space\n"
+
+
+@pytest.mark.parametrize("verb", ["analyze", "report", "import", "export"])
+def test_a_pipe_as_input(verb: str, command: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    answer = command(verb, *(("csv",) if verb == "export" else ()), tmp_path / "pipe")
+    assert answer.status == 2 and "pipe: a pipe cannot be read twice; save it to a file first" in answer.line
+
+
+def test_one_of_several_paths_is_no_recording(command: Command, step: Path, tmp_path: Path) -> None:
+    """As a shell writes them for ``traces/*``."""
+    (tmp_path / "README.md").write_text("# traces", "utf-8")
+    answer = command("analyze", tmp_path / "README.md", step)
+    assert answer.status == 2
+    assert "README.md: not a recording that profkit knows; leave it out, or name the recordings" in answer.line
+
+
+@pytest.mark.parametrize("form", ["folded", "speedscope"])
+def test_no_flame_graph_without_work(form: str, command: Command, tmp_path: Path) -> None:
+    idle = NsysFile().call(1, 2).write(tmp_path / "idle")
+    stepless = NsysFile().call(1, 2).kernel(5, 9).write(tmp_path / "stepless")
+    for path, says in ((idle, "no GPU activity was recorded"), (stepless, "no decode step was found")):
+        answer = command("export", form, path, "-o", tmp_path / "out")
+        assert (answer.status, answer.out) == (2, "") and says in answer.line
+        assert not (tmp_path / "out").exists()
+
+
+def test_escape_sequences_do_not_reach_the_terminal(command: Command, tmp_path: Path) -> None:
+    strange = tmp_path / "red\x1b[31m\x9b\u202e"
+    assert r"red\x1b[31m\x9b\u202e: no such file" in command("analyze", strange).line
+    small_step().write(strange)
+    for arguments in (("analyze", strange), ("report", strange, "-o", f"{strange}.html"), ("diff", strange, strange)):
+        answer = command(*arguments)
+        assert answer.out and not set(answer.out + answer.err) & {"\x1b", "\x9b", "\u202e"}
+    kernels = small_step().call(60, 61, 3).kernel(310, 400, 3, "evil\x1b]0;title\x07").write(tmp_path / "kernels")
+    assert "\x1b" not in command("analyze", kernels).out
 
 
 RULES = {

@@ -114,6 +114,16 @@ def test_graphs_recorded_whole(a: Trace) -> None:
     assert found.status == "no" and "--cuda-graph-trace=node" in found.reasons[0]
 
 
+def test_lost_steps(a: Trace) -> None:
+    builder = TraceBuilder().rank(0)
+    for start in range(0, 100, 10):
+        builder.range(start, start + 9, "step:decode bs=1").call(start, start + 1, "cudaLaunchKernel")
+        if start != 50:
+            builder.op("gemm", start + 3, start + 8)
+    found = comparability(side_of(a), side_of(builder.trace()), "step")
+    assert found.status == "no" and found.reasons[0] == "B lost the GPU records of whole decode steps: record it again"
+
+
 def test_tokens_unknown(a: Trace) -> None:
     unknown = at_concurrency(trace_of(Served(seed=3, layers=2), 8), 1)
     found = comparability(side_of(a), side_of(unknown), "token")

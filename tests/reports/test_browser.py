@@ -200,6 +200,16 @@ def test_nothing_is_wider_than_the_window(tab: Tab, tmp_path: Path, width: int) 
     assert tab.js("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [1400, 1100, 900, 640])
+def test_figures_of_the_budget_keep_apart(tab: Tab, tmp_path: Path, width: int) -> None:
+    tab.size(width, 900)
+    show(tab, tmp_path, ("run", speculative().trace()))
+    edge = "li.querySelector('{}').getBoundingClientRect().{}"
+    apart = f"{edge.format('.amount', 'left')} - {edge.format('.word', 'right')}"
+    gaps = tab.js(f"[...document.querySelectorAll('.figures li')].map(li => {apart})")
+    assert len(gaps) > 4 and min(gaps) >= 8
+
+
 def test_hostile_names_do_nothing(tab: Tab, tmp_path: Path) -> None:
     trace = speculative(names=HOSTILE).trace()
     show(tab, tmp_path, (HOSTILE[0], trace), (HOSTILE[4], trace))

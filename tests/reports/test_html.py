@@ -15,7 +15,7 @@ import pytest
 from profkit.analyzers import attribute
 from profkit.analyzers.flame import gpu_flame, host_flame
 from profkit.analyzers.per_step import budgets
-from profkit.reports import legend
+from profkit.reports import legend, units
 from profkit.reports.payload import GZIP_ABOVE, embed
 from profkit.traces import Run, Trace
 from tests.builders import TraceBuilder
@@ -159,6 +159,16 @@ def test_unknown_is_never_zero_and_has_a_reason() -> None:
     budget = budgets(*results[0])[0]
     assert budget.parts["gap_host"] is None
     assert re.search(r'<span class="unknown"[^>]*title="[^"]*graph', text)
+
+
+def test_figures_are_written_for_people() -> None:
+    assert (units.ns(-85_000), units.number(-1_234)) == ("\u221285.0\u00a0µs", "\u22121\u202f234")
+    assert units.unknown_figures("x", ("collectives.skew_ns", "collectives.transfer_ns")) == (
+        "Skew and transfer are unknown."
+    )
+    assert units.unknown_figures("ranks disagree; skew and transfer are unknown", ("collectives.skew_ns",)) == ""
+    assert units.unknown_figures("x", ("some_thing_ns",)) == "Some thing is unknown."
+    assert units.unknown_figures("x", ()) == ""
 
 
 def test_inferred_phases_say_so() -> None:

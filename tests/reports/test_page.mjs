@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 
 const assets = new URL('../../profkit/reports/assets/', import.meta.url);
 const load = (name) => import(new URL(name, assets));
-const { count, duration, inkOn, mix, percent } = await load('format.js');
+const { count, duration, inkOn, mix, percent, seenOn } = await load('format.js');
 const { childrenOf, layout, neighbour, pathTo, search } = await load('flame.js');
 const { above, boxes, itemAt, moved, reachOf, ticks, zoomed } = await load('timeline.js');
 const { sortedOrder } = await load('tables.js');
@@ -15,7 +15,7 @@ const { themed } = await load('charts.js');
 const plain = (text) => text.replace(/[\u00a0\u202f]/g, ' ');
 
 test('numbers have units and three figures', () => {
-  const cases = { 7421000: '7.42 ms', 102700000: '103 ms', 345200: '345 µs', 12340: '12.3 µs', 65: '65 ns', 0: '0 ns', '-85000': '-85.0 µs', 1240000000: '1.24 s' };
+  const cases = { 7421000: '7.42 ms', 102700000: '103 ms', 345200: '345 µs', 12340: '12.3 µs', 65: '65 ns', 0: '0 ns', '-85000': '−85.0 µs', 1240000000: '1.24 s' };
   for (const [ns, text] of Object.entries(cases)) assert.equal(plain(duration(Number(ns))), text);
   assert.equal(duration(null), 'unknown');
   assert.deepEqual([0.8123, 0.0421, 0.0003, 0].map((share) => plain(percent(share))), ['81 %', '4.2 %', '< 0.1 %', '0 %']);
@@ -37,6 +37,16 @@ const flame = {
   strings: ['all', 'alpha', 'beta', 'gemm', 'delta', 'moe', 'void moe_alpha<int>'],
 };
 const children = childrenOf(flame);
+
+test('dark colours are made paler on a dark ground, and on no other', () => {
+  assert.equal(seenOn('#f1f3f6', '#6A0F4E'), '#6A0F4E');
+  assert.equal(seenOn('#212831', '#E69F00'), '#E69F00');
+  for (const colour of ['#6A0F4E', '#2A4DC0', '#000000']) {
+    const shown = seenOn('#212831', colour);
+    assert.notEqual(shown, colour);
+    assert.equal(seenOn('#212831', shown), shown);
+  }
+});
 
 test('children are ordered by width', () => {
   assert.deepEqual(children, [[1, 2], [4, 3], [5], [], [], []]);

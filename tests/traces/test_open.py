@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,8 +168,8 @@ def test_damaged_record(content: str, message: str, tmp_path: Path) -> None:
         (b"time,kernel\n1,gemm\n", "not a recording that profkit knows"),
         (b'{"hello": "world"}', ""),
         (b"[1, 2, 3]", ""),
-        (gzip.compress(b""), "the file is empty"),
-        (gzip.compress(b"hello"), "not a recording that profkit knows"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
+        (gzip.compress(b"hello", mtime=0), "not a recording that profkit knows"),
         (b"\x1f\x8b\x08\x00 this is no gzip stream", ""),
         (b"SQLite format 3\0" + b"\0" * 50, "damaged SQLite file"),
         (b"SQLite format 3\0" + b"\xff" * 5_000, "damaged SQLite file"),
@@ -206,7 +207,7 @@ def test_database_of_something_else(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "cookies.sqlite") as connection:
         connection.execute("CREATE TABLE moz_cookies (id INTEGER, value TEXT)")
     connection.close()
-    with pytest.raises(InputError, match=r"cookies\.sqlite: "):
+    with pytest.raises(InputError, match=r"cookies\.sqlite: a SQLite database, but no export of Nsight Systems; "):
         open_trace(tmp_path / "cookies.sqlite")
 
 
@@ -220,6 +221,41 @@ def test_folder_of_bundles(tmp_path: Path) -> None:
     bundle(tmp_path / "two")
     with pytest.raises(InputError, match="holds recordings but is none itself; name them one by one: one, two"):
         open_trace(tmp_path)
+
+
+def test_folder_of_recordings_of_all_kinds(tmp_path: Path) -> None:
+    """What lies beside them, such as JSON that is no trace, is not named."""
+    kineto(tmp_path)
+    (tmp_path / "a.sqlite.xz").write_bytes(lzma.compress(small_step().write(tmp_path / "b.sqlite").read_bytes()))
+    (tmp_path / "c.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report" + b"\0" * 100)
+    sweep(tmp_path / "s", 1)
+    (tmp_path / "README.md").write_text("# captures", "utf-8")
+    (tmp_path / "expected.json").write_text('{"a": 1}', "utf-8")
+    with pytest.raises(InputError) as error:
+        open_trace(tmp_path)
+    assert error.value.path == tmp_path and error.value.fault == "holds recordings but is none itself"
+    assert error.value.advice == "name them one by one: a.sqlite.xz, b.sqlite, c.nsys-rep, k.json, s"
+
+
+def test_folder_of_a_rank_and_other_json(tmp_path: Path) -> None:
+    kineto(tmp_path)
+    (tmp_path / "config.json").write_text('{"model": "x", "layers": [1, 2]}', "utf-8")
+    (tmp_path / "numbers.json").write_text('[{"a": 1}]', "utf-8")
+    assert len(open_trace(tmp_path).ops) == 1
+
+
+def test_folder_of_json_that_is_no_recording(tmp_path: Path) -> None:
+    (tmp_path / "expected.json").write_text('{"a": 1}', "utf-8")
+    with pytest.raises(InputError, match="the folder holds no recording"):
+        open_trace(tmp_path)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_pipe_is_not_waited_for(inside: bool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    said = "the folder holds no recording" if inside else "pipe: a pipe cannot be read twice; save it to a file first"
+    with pytest.raises(InputError, match=said):
+        open_trace(tmp_path if inside else tmp_path / "pipe")
 
 
 def test_no_such_file(tmp_path: Path) -> None:

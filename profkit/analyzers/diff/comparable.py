@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from profkit.analyzers.cycle import device_steps
+from profkit.analyzers.ranks import lost_steps
 from profkit.analyzers.words import listed
 from profkit.traces import Trace
 
@@ -56,6 +57,8 @@ def _forbidden(a: Side, b: Side, per: Per) -> Iterator[str]:
             yield f"{letter} holds no GPU activity"
         elif side.without_nodes:
             yield f"in {letter}, {side.without_nodes}: record with --cuda-graph-trace=node"
+        elif lost_steps(side.attribution):
+            yield f"{letter} lost the GPU records of whole decode steps: record it again"
     if bool(a.steps) != bool(b.steps):
         yield f"{'B' if a.steps else 'A'} has no decode steps: annotate its ranges, or name them with --rules"
     if per == "token":

@@ -1,9 +1,8 @@
-import { drawChart, loadPlotly } from './charts.js';
+import { drawChart } from './charts.js';
 import { DiffFlameView, widthsOf } from './diff_flame.js';
-import { unpack } from './payload.js';
 import { makeSortable } from './tables.js';
 import { TimelineView } from './timeline_view.js';
-import { Tip, all, followSections, one, press, root, style } from './widgets.js';
+import { Tip, all, followSections, one, press, root, startPage, style } from './widgets.js';
 
 // A timeline that shows the same stretch of time as its partner.
 class LinkedTimeline extends TimelineView {
@@ -117,15 +116,4 @@ class DiffPage {
   }
 }
 
-async function start() {
-  const source = one('#profkit-data');
-  const data = JSON.parse(await unpack(source.textContent, source.dataset.encoding));
-  root.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
-  const page = new DiffPage(data);
-  page.start();
-  page.plotly = await loadPlotly(one('#plotly'));
-  page.drawCharts();
-  root.dataset.ready = 'true';
-}
-
-if (typeof document !== 'undefined') start();
+if (typeof document !== 'undefined') startPage(DiffPage);

@@ -2,14 +2,15 @@
 
 const FIXED = '\u00a0';
 const NARROW = '\u202f';
+const MINUS = '\u2212';
 
 export function duration(ns) {
   if (ns === null || ns === undefined) return 'unknown';
   for (const [size, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) {
     const value = ns / size;
-    if (Math.abs(value) >= 1) return digits(value) + FIXED + unit;
+    if (Math.abs(value) >= 1) return digits(value).replace('-', MINUS) + FIXED + unit;
   }
-  return Math.round(ns) + FIXED + 'ns';
+  return String(Math.round(ns)).replace('-', MINUS) + FIXED + 'ns';
 }
 
 function digits(value) {
@@ -30,11 +31,28 @@ export function count(value) {
 
 // Black or white, whichever is easier to read on a '#rrggbb' colour.
 export function inkOn(colour) {
+  return luminance(colour) > 0.3 ? '#14181f' : '#ffffff';
+}
+
+function luminance(colour) {
   const [r, g, b] = [1, 3, 5].map((at) => {
     const c = parseInt(colour.slice(at, at + 2), 16) / 255;
     return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.3 ? '#14181f' : '#ffffff';
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+// A '#rrggbb' colour that stands out from a dark `ground` by a contrast of 3 to 1, as pale as that takes.
+export function seenOn(ground, colour) {
+  const [behind, start] = [luminance(ground), luminance(colour)];
+  if (behind > 0.2) return colour;
+  let share = 0;
+  let shown = colour;
+  for (let light = start; light + 0.05 < 3 * (behind + 0.05) && share < 1; light = luminance(shown)) {
+    share += 0.05;
+    shown = mix(colour, '#ffffff', share);
+  }
+  return shown;
 }
 
 // A mix of two '#rrggbb' colours; `share` is how much of the second there is.

@@ -1,9 +1,8 @@
-import { drawChart, loadPlotly } from './charts.js';
+import { drawChart } from './charts.js';
 import { FlameView } from './flame_view.js';
-import { unpack } from './payload.js';
 import { makeSortable } from './tables.js';
 import { TimelineView } from './timeline_view.js';
-import { Tip, all, followSections, one, press, root, style } from './widgets.js';
+import { Tip, all, followSections, one, press, root, startPage, style } from './widgets.js';
 
 class Page {
   constructor(data) {
@@ -149,15 +148,4 @@ class Page {
   }
 }
 
-async function main() {
-  const source = one('#profkit-data');
-  const data = JSON.parse(await unpack(source.textContent, source.dataset.encoding));
-  root.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
-  const page = new Page(data);
-  page.start();
-  page.plotly = await loadPlotly(one('#plotly'));
-  page.drawCharts();
-  root.dataset.ready = 'true';
-}
-
-if (typeof document !== 'undefined') main();
+if (typeof document !== 'undefined') startPage(Page);

@@ -1,4 +1,4 @@
-import { duration, inkOn } from './format.js';
+import { duration, inkOn, seenOn } from './format.js';
 import { boxes, itemAt, moved, reachOf, ticks, zoomed } from './timeline.js';
 
 const GUTTER = 124;
@@ -228,9 +228,9 @@ export class TimelineView {
     boxes(this.data, lane.first, lane.last, lane.reach, this.view, this.plot, (item, x, width, cover, row) => {
       if (row >= DEEPEST) return;
       const [left, top] = [GUTTER + x, lane.y + row * high];
-      const colour = this.colourOf(lane, item);
+      const colour = seenOn(this.style.lane, this.colourOf(lane, item));
       const gap = width > 3 ? 0.5 : 0;
-      pen.globalAlpha = cover >= 1 ? 1 : Math.max(0.15, cover);
+      pen.globalAlpha = cover >= 1 ? 1 : Math.max(this.style.faintest, cover);
       pen.fillStyle = colour;
       pen.fillRect(left, top, width - gap, high - 1);
       pen.globalAlpha = 1;

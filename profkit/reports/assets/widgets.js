@@ -1,4 +1,7 @@
-// What pages are operated with: tooltip, switches, contents, the colours of the theme.
+// What pages are operated with: tooltip, switches, contents, the colours of the theme; and how one starts.
+
+import { loadPlotly } from './charts.js';
+import { unpack } from './payload.js';
 
 export const root = globalThis.document?.documentElement;
 export const one = (selector) => document.querySelector(selector);
@@ -35,7 +38,7 @@ export class Tip {
 export function style() {
   const of = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   return { ink: of('--ink'), muted: of('--muted'), line: of('--line'), panel: of('--raised'), lane: of('--lane'),
-    select: of('--select'), font: getComputedStyle(document.body).fontFamily };
+    select: of('--select'), faintest: Number(of('--faintest')), font: getComputedStyle(document.body).fontFamily };
 }
 
 export function press(group, button) {
@@ -52,4 +55,16 @@ export function followSections() {
     for (const [id, link] of links) link.classList.toggle('current', id === current);
   }, { rootMargin: '-80px 0px -55% 0px' });
   for (const id of links.keys()) observer.observe(document.getElementById(id));
+}
+
+// Shows the data that the document holds in a page of class `Kind`; charts follow, since Plotly takes a while.
+export async function startPage(Kind) {
+  const source = one('#profkit-data');
+  const data = JSON.parse(await unpack(source.textContent, source.dataset.encoding));
+  root.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  const page = new Kind(data);
+  page.start();
+  page.plotly = await loadPlotly(one('#plotly'));
+  page.drawCharts();
+  root.dataset.ready = 'true';
 }

@@ -190,9 +190,15 @@ def test_entry_point_for_a_profkit_that_is_not_installed(tmp_path: Path, monkeyp
     assert added["SGLANG_PLUGINS"] == "other,profkit"
     assert added["PYTHONPATH"].endswith("/kept")
     ask = "import importlib.metadata as m; print([p.value for p in m.entry_points(group='sglang.srt.plugins')])"
+    written = tmp_path / "plugin-path"  # alone on the path: profkit may well be installed where the tests run
     said = subprocess.run(
-        [sys.executable, "-c", ask], env={**os.environ, **added}, capture_output=True, text=True, check=True
+        [sys.executable, "-S", "-c", ask],
+        env={**os.environ, "PYTHONPATH": str(written)},
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
+    assert added["PYTHONPATH"].startswith(str(written))
     assert said.strip() == "['profkit.sglang.plugin:activate']"
     assert callable(pkgutil.resolve_name(TARGET))
 

@@ -193,5 +193,5 @@ def test_ranks_that_a_narrow_terminal_has_no_room_for(
     save_bundle(builder.trace(), tmp_path / "bundle")
     monkeypatch.setenv("COLUMNS", "80")
     table = command("analyze", tmp_path / "bundle").out.split("Where a step goes")[1].split("\n\n")[0]
-    assert "rank 4" in table and "rank 5" not in table and "…" not in table
-    assert "… and 3 more ranks" in command("analyze", tmp_path / "bundle").out
+    assert "rank 3" in table and "rank 4" not in table and "…" not in table
+    assert "… and 4 more ranks" in command("analyze", tmp_path / "bundle").out

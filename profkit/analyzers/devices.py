@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import I64, UNKNOWN, Bools, Index
 
+from .arrays import distinct
 from .attribution import Attribution
 from .collectives import collective_figures
 from .cycle import device_steps
@@ -60,7 +61,7 @@ def _by_phase(totals: np.ndarray | None) -> dict[str, Parts]:
 def _phases(attribution: Attribution, mine: Bools) -> dict[str, PhaseFigures]:
     ops, plan = attribution.trace.ops, attribution.plan
     figures = {}
-    for code in np.unique(attribution.phase[mine]).tolist():
+    for code in distinct(attribution.phase[mine]).tolist():
         rows = np.flatnonzero(mine & (attribution.phase == code))
         start, end = ops.start[rows], ops.end[rows]
         collective = attribution.kernel_class[rows] == CLASS["collective"]
@@ -89,7 +90,7 @@ def _in_window(attribution: Attribution, device: int, mine: Bools) -> tuple[Inde
 def _classes(attribution: Attribution, device: int, mine: Bools) -> dict[str, ClassFigures]:
     rows, start, end = _in_window(attribution, device, mine)
     figures = {}
-    for code in np.unique(attribution.kernel_class[rows]).tolist():
+    for code in distinct(attribution.kernel_class[rows]).tolist():
         own = attribution.kernel_class[rows] == code
         total = int((end - start)[own].sum())
         figures[CLASSES[code]] = ClassFigures(int(own.sum()), total, union_length(start[own], end[own]))

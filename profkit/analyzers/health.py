@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import Bools
 
+from .arrays import distinct
 from .attribution import Attribution
 from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
@@ -124,7 +125,7 @@ def _without_steps(attribution: Attribution) -> Iterator[Check]:
     if not idle or len(idle) == len(attribution.devices):
         return
     ranks = rank_of_device(attribution.trace)
-    in_steps = np.unique(attribution.trace.ops.device[attribution.step >= 0])
+    in_steps = distinct(attribution.trace.ops.device[attribution.step >= 0])
     own = attribution.plan.source == "profkit"
     why = "annotated step: profkit's plugin is not active in" if own else "step: none shows in"
     for device in sorted(set(idle) - set(in_steps.tolist()), key=ranks.__getitem__):
@@ -149,7 +150,7 @@ def _missing_ranks(attribution: Attribution) -> str | None:
     """Ranks that took part but whose GPU records are missing."""
     trace = attribution.trace
     world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
-    active = set(np.unique(trace.ops.pid).tolist())
+    active = set(distinct(trace.ops.pid).tolist())
     stepping = set(np.unique(attribution.plan.steps.pid).tolist())
     silent = sorted(stepping - active)
     if silent and active:

@@ -69,8 +69,8 @@ class LaneBuilder:
 
     def texts(self, ids: I32 | I64, table: tuple[str, ...], short: bool) -> tuple[I64, I64]:
         """Ids of the labels and of the full names of ``ids`` into ``table``."""
-        distinct, place = np.unique(ids, return_inverse=True)
-        names = [table[number] if number >= 0 else "(no name)" for number in distinct.tolist()]
+        used, place = np.unique(ids, return_inverse=True)
+        names = [table[number] if number >= 0 else "(no name)" for number in used.tolist()]
         labels = [short_name(name) if short else name for name in names]
         keep = self.strings.setdefault
         label = np.array([keep(text, len(self.strings)) for text in labels], np.int64)

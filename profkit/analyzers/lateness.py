@@ -13,6 +13,7 @@ import numpy as np
 
 from profkit.traces import I8, I64, UNKNOWN, Index
 
+from .arrays import distinct
 from .attribution import Attribution
 from .owners import pair_keys
 from .partition import DeviceTimeline, blocking_calls
@@ -84,7 +85,7 @@ def _last_call_before(attribution: Attribution, calls: Index, launch: I64) -> I6
         (launches.pid[calls], launches.tid[calls]), (launches.pid[launch], launches.tid[launch])
     )
     last = np.full(len(launch), UNKNOWN, np.int64)
-    for thread in np.unique(threads):
+    for thread in distinct(threads):
         own = calls[blocked == thread]
         own = own[np.argsort(launches.start[own], kind="stable")]
         mine = np.flatnonzero(threads == thread)

@@ -6,12 +6,13 @@ import numpy as np
 
 from profkit.traces import I64, UNKNOWN, Bools, Index, Launches, Ops, Ranges
 
+from .arrays import distinct
 from .intervals import latest_active
 
 
 def pair_keys(*tables: tuple[I64, I64]) -> tuple[I64, ...]:
     """One int64 key per (pid, correlation) pair, comparable over all the given tables."""
-    pids = np.unique(np.concatenate([pid for pid, _ in tables])) if tables else np.empty(0, np.int64)
+    pids = distinct(np.concatenate([distinct(pid) for pid, _ in tables]))
     return tuple(_key(np.searchsorted(pids, pid), correlation) for pid, correlation in tables)
 
 
@@ -50,7 +51,7 @@ def range_at(ranges: Ranges, eligible: Bools, pid: I64, tid: I64, time: I64) -> 
     if not len(rows) or not len(time):
         return owner
     range_thread, asked_thread = pair_keys((ranges.pid[rows], ranges.tid[rows]), (pid, tid))
-    for thread in np.unique(range_thread):
+    for thread in distinct(range_thread):
         mine = rows[range_thread == thread]
         asked = np.flatnonzero(asked_thread == thread)
         found = latest_active(ranges.start[mine], ranges.end[mine], time[asked])

@@ -202,7 +202,7 @@ def _host_pieces(trace: Trace, rules: Rules, row: I64, start: I64, end: I64, op:
     (threads,) = pair_keys((launches.pid[row], launches.tid[row]))
     blocking = blocking_calls(trace, rules)
     pieces = []
-    for thread in np.unique(threads):
+    for thread in distinct(threads):
         mine = np.flatnonzero(threads == thread)
         one = row[mine[0]]
         calls = np.flatnonzero((launches.pid == launches.pid[one]) & (launches.tid == launches.tid[one]))

@@ -9,7 +9,7 @@ import numpy as np
 from profkit.traces import I64, Bools, Index, Trace
 from profkit.traces.alignment import NOT_THERE, step_shift
 
-from .arrays import occurring
+from .arrays import distinct, occurring
 from .attribution import Attribution
 from .owners import pair_keys
 from .steps import DECODE, spans_at
@@ -20,17 +20,17 @@ LAUNCH = re.compile(r"Launch(?!Host)")
 
 def rank_of_device(trace: Trace) -> dict[int, int]:
     """The rank of each device with ops: what the recording says, else the device's place among them."""
-    devices = np.unique(trace.ops.device).tolist()
+    devices = distinct(trace.ops.device).tolist()
     said = {process.pid: process.rank for process in trace.processes if process.rank is not None}
     if not said:
         return {device: place for place, device in enumerate(devices)}
     ranks: dict[int, int] = {}
     for place, device in enumerate(devices):
-        pids = np.unique(trace.ops.pid[trace.ops.device == device]).tolist()
+        pids = distinct(trace.ops.pid[trace.ops.device == device]).tolist()
         known = {said[pid] for pid in pids if pid in said}
         ranks[device] = known.pop() if len(known) == 1 else place
-    distinct = len(set(ranks.values())) == len(ranks)
-    return ranks if distinct else {device: place for place, device in enumerate(devices)}
+    all_differ = len(set(ranks.values())) == len(ranks)
+    return ranks if all_differ else {device: place for place, device in enumerate(devices)}
 
 
 def step_numbers(attribution: Attribution) -> dict[int, I64]:

@@ -15,7 +15,7 @@ ACTIVITY = ("start", "end", "deviceId", "streamId", "globalPid", "correlationId"
 COLUMNS = {
     "StringIds": ("id", "value"),
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
-    "CUPTI_ACTIVITY_KIND_KERNEL": (*ACTIVITY, "demangledName", "shortName", "graphNodeId"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (*ACTIVITY, "demangledName", "graphNodeId"),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (*ACTIVITY, "copyKind", "bytes", "graphNodeId"),
     "CUPTI_ACTIVITY_KIND_MEMSET": (*ACTIVITY, "bytes", "graphNodeId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "domainId", "textId", "text"),

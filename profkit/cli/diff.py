@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +17,8 @@ from .baselines import find_baseline, keep_baseline
 from .common import INCONCLUSIVE, AcceptLength, recordings_at, write_whole
 
 EXCEEDED = 1
+PLACES = frozenset({"host", "port", "model_path", "tokenizer_path", "speculative_draft_model_path", "seed", "prompts"})
+"""Settings that say where a server was, not what it did."""
 
 
 @click.command("diff")
@@ -86,9 +89,23 @@ def _context(sweep: Sweep | None, trace: str) -> Context:
     if sweep is None:
         return Context()
     link = sweep.hardware.get("link")
-    settings = {str(name): str(value) for name, value in sweep.settings.items()} | ({"link": str(link)} if link else {})
+    settings = _comparable_settings(sweep.settings) | ({"link": str(link)} if link else {})
     run = next((run for run in sweep.runs if run.trace == trace), None)
     return Context(settings, dict(sweep.versions), _slowdown(run) if run else None)
+
+
+def _comparable_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that shape a step: the server's arguments, environment and load, as plain names and values.
+
+    What ``profkit capture`` records beside them (the command, the resolved arguments, remarks) names places and times
+    of one run, and differs always.
+    """
+    configuration = settings.get("configuration")
+    if not isinstance(configuration, dict):
+        return {str(name): str(value) for name, value in settings.items() if not isinstance(value, dict | list)}
+    groups = [configuration.get(group) for group in ("server", "env", "load")]
+    named = {str(name): value for group in groups if isinstance(group, dict) for name, value in group.items()}
+    return {name: str(value) for name, value in named.items() if value is not None and name not in PLACES}
 
 
 def _slowdown(run: SweepRun) -> float | None:

@@ -140,8 +140,10 @@ def _activity(reader: Reader, table: str, kind: OpKind, extra: tuple[str, ...]) 
 
 
 def _kernels(reader: Reader) -> Ops:
-    rows, common = _activity(reader, KERNEL, OpKind.KERNEL, ("demangledName", "shortName", "graphNodeId"))
-    name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
+    rows, common = _activity(reader, KERNEL, OpKind.KERNEL, ("demangledName", "graphNodeId"))
+    name = rows["demangledName"]
+    if np.any(name < 0):
+        name = np.where(name >= 0, name, reader.tables.integers(KERNEL, ["shortName"])["shortName"])
     return Ops(**common, name=reader.named(name))  # type: ignore[arg-type]
 
 

@@ -172,3 +172,12 @@ def test_hostile_names_are_shown_as_they_are(workspace: Path, capsys: pytest.Cap
     assert main(["diff", "traces/fast", "traces/[red]odd"]) == 0
     text = capsys.readouterr().out
     assert "[red]odd" in text and "[bold]" in text
+
+
+def test_settings_of_captured_sweeps_are_compared_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """The record of a capture holds nested settings, and times and places that always differ."""
+    assert main(["diff", str(ROOT / "traces/tp1"), str(ROOT / "traces/tp1-dflash"), "--json"]) == 0
+    reasons = json.loads(capsys.readouterr().out)["pairs"][0]["comparable"]["reasons"]
+    assert any("speculative_algorithm" in reason for reason in reasons)
+    assert max(map(len, reasons)) < 160
+    assert not any(word in reason for reason in reasons for word in ("startup_time", "command", "configuration", "{"))

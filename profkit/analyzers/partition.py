@@ -16,7 +16,6 @@ from .rules import Rules
 from .vocabulary import CLASS, PART, PARTS, PHASES
 
 COMPUTE, COLLECTIVE, COPY = PART["compute"], PART["collective"], PART["copy"]
-BUSY = (COMPUTE, COLLECTIVE, COPY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,8 @@
 """Whether matched collectives can be the same ones, and how far the clocks of ranks are apart.
 
 A collective ends on no rank before it has begun on every other. Where matched ones do, either the clocks of the ranks
-differ, always by as much, or the wrong ones were matched.
+differ, always by as much, or the wrong ones were matched. GPUs of one recording can differ too: Nsight Systems sets the
+clock of each GPU anew in each window, and two H200 of one host were seen up to 25 us apart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from .words import duration, share
 
 CLOCK_TOLERANCE = 50_000
 """Ranks leave a collective within this many nanoseconds of each other; more means that clocks differ."""
+
+LEAST_OFFSET = 2_000
+LEAST_PAIRS = 50
+"""Differences of clocks from this many nanoseconds on are told from noise, over at least so many collectives."""
 
 SLACK = 1_000
 """GPUs of one recording agree on the time to this many nanoseconds."""
@@ -38,6 +43,32 @@ class Pair:
         """By how much the second device's clock is ahead, as far as each end tells."""
         return self.other_end - self.end
 
+    @property
+    def offset(self) -> int:
+        """By how much the second device's clock is ahead; 0 unless the collectives show that it differs."""
+        low, high = self._possible()
+        ahead = int(np.median(self.ahead))
+        if abs(ahead) > CLOCK_TOLERANCE:
+            return ahead
+        cannot_agree = not low - SLACK <= 0 <= high + SLACK
+        if low > high or not (cannot_agree or self._is_shifted(ahead)):
+            return 0
+        return min(max(ahead, low), high)
+
+    def _possible(self) -> tuple[int, int]:
+        """The offsets with which no collective, but for a few strays, ends before the other device begins it."""
+        strays = int(MAX_IMPOSSIBLE * len(self.end))
+        low = np.sort(self.other_start - self.end)[-1 - strays]
+        high = np.sort(self.other_end - self.start)[strays]
+        return int(low), int(high)
+
+    def _is_shifted(self, ahead: int) -> bool:
+        """Whether starts and ends lie apart by the same: a rank that only comes first waits for the other."""
+        starts = float(np.median(self.other_start - self.start))
+        low, high = np.percentile(self.ahead, [25, 75])
+        enough = len(self.end) >= LEAST_PAIRS and abs(ahead) >= LEAST_OFFSET
+        return bool(enough and high - low < abs(ahead) and abs(starts - ahead) <= abs(ahead) / 2)
+
 
 def partners(keys: dict[int, I64], key: I64) -> dict[int, Index]:
     """For each device, the position of its instance with each ``key``, or -1."""
@@ -54,7 +85,7 @@ def partners(keys: dict[int, I64], key: I64) -> dict[int, Index]:
 
 
 def clock_offsets(devices: list[int], pairs: dict[tuple[int, int], Pair]) -> dict[int, int]:
-    """How far each device's clock is ahead of the first one's, from the ends of collectives; mostly 0.
+    """How far each device's clock is ahead of the first one's, as the collectives show; mostly 0.
 
     A device that shares no collective with the first one is compared with the first that it shares one with.
     """
@@ -63,8 +94,7 @@ def clock_offsets(devices: list[int], pairs: dict[tuple[int, int], Pair]) -> dic
         shared = next((other for other in devices[:place] if len(pairs[other, device].end)), None)
         if shared is None:
             continue
-        ahead = int(np.median(pairs[shared, device].ahead))
-        offsets[device] = offsets[shared] + (ahead if abs(ahead) > CLOCK_TOLERANCE else 0)
+        offsets[device] = offsets[shared] + pairs[shared, device].offset
     return offsets
 
 

@@ -17,7 +17,7 @@ from .owners import pair_keys
 from .ranks import lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
 from .vocabulary import CLASS, PHASE
-from .words import counted
+from .words import counted, duration
 
 MAX_SPREAD = 0.25
 """Largest quartile distance of step periods, over their median, of a steady window."""
@@ -115,8 +115,11 @@ def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Ch
         yield Check("collectives", "warn", detail, spoiled)
     apart = {device: offset for device, offset in matched.clock_offset.items() if offset}
     if apart and not matched.impossible:
-        shown = ", ".join(f"device {device} by {offset / 1000:,.0f} µs" for device, offset in apart.items())
-        yield Check("clock", "warn", f"the ranks' clocks differ ({shown}); aligned by the ends of collectives")
+        shown = ", ".join(
+            f"device {device} is {duration(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
+            for device, offset in apart.items()
+        )
+        yield Check("clock", "warn", f"the GPUs' clocks differ ({shown}): aligned by collectives, which end together")
 
 
 def _without_steps(attribution: Attribution) -> Iterator[Check]:

@@ -27,3 +27,8 @@ def counted(number: int, noun: str) -> str:
 def listed(items: list[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def tokens(count: float) -> str:
+    """A number of tokens with three figures: ``3.5``, ``3.51``, ``113``, ``1,204``."""
+    return f"{count:.3g}" if count < 1000 else f"{count:,.0f}"

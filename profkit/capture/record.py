@@ -19,7 +19,7 @@ from .server import ServerError
 RESOLVED = (
     "attention_backend", "sampling_backend", "speculative_draft_attention_backend", "moe_runner_backend", "dtype",
     "kv_cache_dtype", "max_total_num_tokens", "max_running_requests", "chunked_prefill_size", "mem_fraction_static",
-    "disable_overlap_schedule", "disable_custom_all_reduce", "page_size", "startup_time",
+    "disable_overlap_schedule", "disable_custom_all_reduce", "page_size",
 )  # fmt: skip
 """What of the server's own account is kept; the rest repeats the configuration."""
 

@@ -10,8 +10,8 @@ import click
 
 from profkit.analyzers import Rules, attribute, load_rules
 from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_up, parse_limit
-from profkit.traces import UsageError, load_sweep, printable
-from profkit.traces.sweep import Sweep, SweepRun, is_sweep
+from profkit.traces import UsageError, printable, sweep_of
+from profkit.traces.sweep import Sweep, SweepRun
 
 from .baselines import find_baseline, keep_baseline
 from .common import INCONCLUSIVE, AcceptLength, recordings_at, write_whole
@@ -77,7 +77,7 @@ def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
 
 
 def _sides(path: Path, rules: Rules, accept_len: float | None) -> list[Side]:
-    sweep = load_sweep(path) if is_sweep(path) else None
+    sweep = sweep_of(path)
     return [
         Side.of(one.name, one.path, attribute(one.trace, rules), _context(sweep, Path(one.path).name), accept_len)
         for one in recordings_at([path])

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
-from profkit.analyzers.words import duration, share
+from profkit.analyzers.words import duration, share, tokens
 from profkit.traces import printable
 
 from .units import unknown_figures
@@ -94,7 +94,7 @@ def _headline(trace: TraceFigures) -> str:
     if cycle.period_ns_median is not None:
         said.append(f"{duration(cycle.period_ns_median)} from step to step (median, slowest rank)")
     if cycle.us_per_token is not None:
-        said.append(f"{cycle.us_per_token:,.0f} µs per token at accept length {cycle.accept_len:g}")
+        said.append(f"{cycle.us_per_token:,.0f} µs per token at accept length {tokens(cycle.accept_len or 1)}")
     return " · ".join(said)
 
 

@@ -24,7 +24,7 @@ from .model import (
     Source,
     Trace,
 )
-from .open import Opened, open_ranks, open_recordings, open_trace
+from .open import Opened, open_ranks, open_recordings, open_trace, sweep_of
 from .strings import printable
 from .sweep import Sweep, SweepRun, load_sweep, save_sweep
 
@@ -64,4 +64,5 @@ __all__ = [
     "printable",
     "save_bundle",
     "save_sweep",
+    "sweep_of",
 ]

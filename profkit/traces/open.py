@@ -57,7 +57,20 @@ def open_recordings(path: Path) -> list[Opened]:
     _check_readable(path)
     if is_sweep(path):
         return _open_sweep(path.parent if path.name == RECORD else path)
+    sweep = sweep_of(path)
+    if sweep is not None:
+        run = next(run for run in sweep.runs if run.trace == path.resolve().name)
+        return [replace(_open_run(path.resolve().parent, sweep, run), path=path)]
     return [Opened(_short_name(path), path, _open_single(path))]
+
+
+def sweep_of(path: Path) -> Sweep | None:
+    """The record of the sweep that ``path`` is, or that names it as one of its recordings."""
+    if is_sweep(path):
+        return load_sweep(path)
+    folder, name = path.resolve().parent, path.resolve().name
+    sweep = load_sweep(folder) if is_bundle(path) and is_sweep(folder) else None
+    return sweep if sweep and any(run.trace == name for run in sweep.runs) else None
 
 
 def _check_readable(path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers import attribute
+from profkit.analyzers.clocks import Pair
 from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.per_step import budgets
 from profkit.analyzers.result import TraceFigures
+from profkit.analyzers.words import duration
 from profkit.traces import Trace
 from tests.analyzers.engine import Plan, run
 from tests.analyzers.planting import timed
@@ -75,10 +77,42 @@ def test_clocks_that_differ_are_aligned(by: int) -> None:
     """In any format: a merged file of two hosts has two clocks as well."""
     whole = two_ranks()
     apart = figures_of(timed(whole, {101: (lambda time: time + by, lambda time: time + by)}))
-    assert "device 1 by" in detail_of(apart, "clock")
+    assert f"device 1 is {duration(abs(by))} {'ahead' if by > 0 else 'behind'}" in detail_of(apart, "clock")
     for device, table in figures_of(whole).devices.items():
         found, expected = apart.devices[device].collectives, table.collectives
         assert (found.skew_ns, found.transfer_ns) == (expected.skew_ns, expected.transfer_ns)
+
+
+def pair_of(starts_apart: int, ends_apart: int, count: int = 60) -> Pair:
+    """Collectives of 40 us, begun and ended on the second device by so much later than on the first, give or take."""
+    start = np.arange(count, dtype=np.int64) * 100_000
+    jitter = np.arange(count, dtype=np.int64) % 7 * 100 - 300
+    return Pair(start, start + 40_000, start + starts_apart + jitter, start + 40_000 + ends_apart + jitter)
+
+
+@pytest.mark.parametrize(
+    ("starts_apart", "ends_apart", "count", "offset"),
+    [
+        (11_000, 11_000, 60, 11_000),  # both edges apart: nobody waits, so it is the clock
+        (-22_000, -20_000, 60, -20_000),
+        (11_000, 11_000, 30, 0),  # too few to tell
+        (900, 900, 60, 0),  # as ranks of one clock differ
+        (0, 20_000, 60, 0),  # one link is slower
+        (30_000, 500, 60, 0),  # one rank is late, and the other waits
+        (-45_000, -46_000, 30, -46_000),  # it would have ended before the other began: few are enough
+        (45_000, 44_000, 30, 44_000),
+    ],
+)
+def test_clocks_of_gpus_in_one_recording(starts_apart: int, ends_apart: int, count: int, offset: int) -> None:
+    assert pair_of(starts_apart, ends_apart, count).offset == pytest.approx(offset, abs=400)
+
+
+def test_an_offset_is_one_with_which_the_collectives_are_possible() -> None:
+    """The ends of most say 20 us, but short ones ended 24 us before the other device began them."""
+    long, short = pair_of(-20_000, -20_000), pair_of(-34_000, -32_000, 4)
+    short = Pair(short.start, short.start + 8_000, short.other_start, short.start - 24_000)
+    both = [np.concatenate(edges) for edges in zip(*(astuple(pair) for pair in (long, short)), strict=True)]
+    assert Pair(*both).offset == -24_000
 
 
 def test_a_clock_that_runs_faster_is_not_believed() -> None:

@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def attribution() -> Attribution:
-    return attribute(open_trace(ROOT / "traces" / "ep2-dflash"))
+    return attribute(open_trace(ROOT / "traces" / "ep2-dflash" / "c1"))
 
 
 def test_frame_has_a_row_per_activity(attribution: Attribution) -> None:
     frame = ops_frame(attribution)
-    assert len(frame) == len(attribution.trace.ops) == 22_092
+    assert len(frame) == len(attribution.trace.ops) == 19_824
     assert frame.groupby(["rank", "phase"], observed=True).size()[0, "verify"] == 8584
     assert (frame["end_ns"] >= frame["start_ns"]).all()
 
@@ -48,7 +48,7 @@ def test_speedscope_weights_end_where_the_profile_does(attribution: Attribution)
 def test_perfetto_events_of_a_track_nest_or_follow(attribution: Attribution) -> None:
     events = [e for e in json.loads(perfetto_json(attribution))["traceEvents"] if e["ph"] == "X"]
     streams = [e for e in events if 1_000 <= e["tid"] < 1_000_000]
-    assert len(streams) == 22_092
+    assert len(streams) == 19_824
     by_track: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for event in streams:
         by_track.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
@@ -65,10 +65,10 @@ def test_tracks_of_overlapping_intervals() -> None:
 @pytest.mark.parametrize("form", ["perfetto", "speedscope", "folded", "csv", "parquet"])
 def test_command_writes_the_file(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
-    assert main(["export", form, str(ROOT / "traces" / "ep2"), "-o", str(target)]) == 0
+    assert main(["export", form, str(ROOT / "traces" / "ep2" / "c1"), "-o", str(target)]) == 0
     assert capsys.readouterr().out.strip() == str(target)
     assert target.stat().st_size > 2_000
     if form == "csv":
-        assert len(pd.read_csv(io.StringIO(target.read_text()))) == 22_930
+        assert len(pd.read_csv(io.StringIO(target.read_text()))) == 16_568
     if form == "parquet":
-        assert len(pd.read_parquet(target)) == 22_930
+        assert len(pd.read_parquet(target)) == 16_568

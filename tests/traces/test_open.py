@@ -120,6 +120,13 @@ def test_sweep_is_opened_by_concurrency(tmp_path: Path) -> None:
     assert run == Run("ep2-dflash", 32, True, 3.5, "reported by the server", 3200.0, 8)
 
 
+def test_a_recording_of_a_sweep_has_the_sweeps_name_and_record(tmp_path: Path) -> None:
+    folder = sweep(tmp_path / "fast", 32)
+    (one,) = open_recordings(folder / "c32")
+    assert (one.name, one.path, one.trace.run.tokens_per_s) == ("fast/c32", folder / "c32", 3200.0)
+    assert open_recordings(bundle(folder / "other"))[0].name == "other"
+
+
 def test_sweep_with_one_recording_is_a_trace(tmp_path: Path) -> None:
     assert open_trace(sweep(tmp_path / "s", 1)).run.concurrency == 1
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from profkit.analyzers.cycle import device_steps
 from profkit.analyzers.ranks import lost_steps
-from profkit.analyzers.words import listed
+from profkit.analyzers.words import listed, tokens
 from profkit.traces import Trace
 
 from .noise import MIN_STEPS
@@ -111,9 +111,9 @@ def _tokens_differ(a: Side, b: Side, per: Per) -> Iterator[str]:
     if None not in kinds and kinds[0] != kinds[1]:
         yield f"decoding: {kinds[0]} in A, {kinds[1]} in B"
     elif apart:
-        yield f"accept length: {lengths[0]:g} in A, {lengths[1]:g} in B"
+        yield f"accept length: {tokens(lengths[0] or 1)} in A, {tokens(lengths[1] or 1)} in B"
     if per == "step" and a.tokens and b.tokens and abs(a.tokens - b.tokens) > ALIKE * a.tokens:
-        yield f"steps yield {a.tokens:g} and {b.tokens:g} tokens: compare with --per token"
+        yield f"steps yield {tokens(a.tokens)} and {tokens(b.tokens)} tokens: compare with --per token"
 
 
 def _recording_differs(a: Side, b: Side) -> Iterator[str]:

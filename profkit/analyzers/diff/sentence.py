@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.analyzers.words import duration, listed
+from profkit.analyzers.words import duration, listed, tokens
 
 from .result import Change, Per, Recorded, StoryChange
 
@@ -100,17 +100,17 @@ def _said(story: StoryChange) -> str:
 
 def _per_token(per: Per, total: Change, sides: tuple[Recorded, Recorded]) -> str:
     """What the steps mean per token where they yield different numbers of tokens."""
-    tokens = sides[0].tokens_per_step, sides[1].tokens_per_step
-    lengths = [side.accept_len for side in sides]
-    if per == "token":
-        return f"steps yield {tokens[0]:g} and {tokens[1]:g} tokens (accept length {lengths[0]:g} and {lengths[1]:g})"
-    if None in tokens:
+    known = [side.tokens_per_step for side in sides if side.tokens_per_step is not None]
+    if len(known) < len(sides):
         return ""
-    yields = [float(each or 1) for each in tokens]
+    yields = [float(each) for each in known]
+    if per == "token":
+        lengths = [tokens(side.accept_len or 1) for side in sides]
+        return f"steps yield {tokens(yields[0])} and {tokens(yields[1])} tokens (accept length {listed(lengths)})"
     if yields[0] == yields[1]:
         return ""
     each = [duration(ns / count) for ns, count in zip((total.a_ns, total.b_ns), yields, strict=True)]
-    given = f"steps yield {yields[1]:g} tokens, not {yields[0]:g}"
+    given = f"steps yield {tokens(yields[1])} tokens, not {tokens(yields[0])}"
     return f"per accepted token it is {each[1]} instead of {each[0]}, as {given}"
 
 

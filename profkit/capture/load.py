@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,9 @@ GROUPS = 4
 """Requests start in this many groups, so that refills are neither all at once nor in every step."""
 
 DRAIN_S = 15.0
+
+MOST_ARRIVALS = 4096
+"""Moments kept per slot: more than come in any window."""
 
 
 class LoadError(ProfkitError):
@@ -44,10 +48,28 @@ class _Chunk(msgspec.Struct):
 
 @dataclass(slots=True)
 class Slot:
-    """One of the C places in the loop: the tokens that its request has and will have."""
+    """One of the C places in the loop: the tokens that its request has and will have.
+
+    ``arrivals`` are the moments at which tokens came, with how many the slot had seen by then.
+    """
 
     received: int = 0
     expected: int = 0
+    total: int = 0
+    arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MOST_ARRIVALS))
+
+    def count(self, now: float, tokens: int) -> None:
+        """Take note of ``tokens`` new tokens."""
+        self.received += tokens
+        self.total += tokens
+        self.arrivals.append((now, self.total))
+
+    def rate(self, since: float) -> float | None:
+        """Tokens per second between the first and the last arrival after ``since``; ``None`` without two of them."""
+        inside = [arrival for arrival in list(self.arrivals) if arrival[0] >= since]
+        if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
+            return None
+        return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
 class Load:
@@ -104,12 +126,18 @@ class Load:
         return min(slot.expected - slot.received if slot.received else 0 for slot in self._slots)
 
     def measure(self, seconds: float, check: Callable[[], None]) -> float:
-        """Tokens per second over the next ``seconds``; ``check`` is called all the while."""
+        """Tokens per second over the next ``seconds``; ``check`` is called all the while.
+
+        Tokens come in bursts of many steps, so each slot's rate counts from burst to burst; where one has had too few
+        of them, all tokens of the time are counted.
+        """
         began, before = time.monotonic(), self.tokens
         while (now := time.monotonic()) < began + seconds:
             check()
             time.sleep(min(0.05, began + seconds - now))
-        return (self.tokens - before) / (time.monotonic() - began)
+        rates = [slot.rate(began) for slot in self._slots]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if len(known) == len(rates) else (self.tokens - before) / (time.monotonic() - began)
 
     def accept_length(self) -> float | None:
         """Tokens per verify step over all finished requests, as the server counts them; ``None`` for plain decoding."""
@@ -175,7 +203,7 @@ class Load:
         new = chunk.meta_info.completion_tokens - slot.received
         if new > 0:
             self.tokens += new
-            slot.received += new
             self.last_token = time.monotonic()
+            slot.count(self.last_token, new)
         if reason:
             self._finished.append(chunk.meta_info)

@@ -13,6 +13,7 @@ from .attribution import Attribution, attribute
 from .comparison import compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
+from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
 from .matching import match_collectives
@@ -52,7 +53,8 @@ def analyze(
     )
     traces = tuple(_with_graphs_beside(trace, traces) for trace in traces)
     comparisons = compare(traces)
-    return Analysis(SCHEMA, traces, comparisons[0] if comparisons else None, comparisons), attributions
+    first = comparisons[0] if comparisons else None
+    return Analysis(SCHEMA, traces, first, comparisons, gains(traces, comparisons)), attributions
 
 
 def trace_figures(recording: Recording, attribution: Attribution, accept_len: float | None = None) -> TraceFigures:
@@ -148,4 +150,5 @@ def _provenance(trace: Trace) -> Provenance:
         graphs=run.graphs,
         tokens_per_s=run.tokens_per_s,
         note=run.note,
+        block_size=run.block_size,
     )

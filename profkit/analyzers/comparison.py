@@ -13,17 +13,21 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
     Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one
     recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, is
-    taken. Pairs that are alike in graphs come first.
+    taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
+    configuration and batch size is.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
-    found = []
+    found: list[tuple[str, Comparison]] = []
     for trace in traces:
         if trace.cycle.kind != "speculative" or not trace.cycle.period_ns_median:
             continue
         same = [p for p in plain if _alike(p, trace)]
         if same:
-            found.append(_pair(max(same, key=lambda p: _nearness(p, trace)), trace))
-    return tuple(sorted(found, key=lambda one: not one.same_graphs))
+            pair = _pair(max(same, key=lambda p: _nearness(p, trace)), trace)
+            found.append((trace.provenance.config or trace.name, pair))
+    alike = {(config, pair.batch_size) for config, pair in found if pair.same_graphs}
+    kept = [pair for config, pair in found if pair.same_graphs or (config, pair.batch_size) not in alike]
+    return tuple(sorted(kept, key=lambda one: not one.same_graphs))
 
 
 def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:

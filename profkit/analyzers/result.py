@@ -195,6 +195,7 @@ class Provenance(Struct, frozen=True):
     graphs: bool | None
     tokens_per_s: float | None
     note: str
+    block_size: int | None = None
 
 
 class TraceFigures(Struct, frozen=True):
@@ -225,6 +226,30 @@ class Comparison(Struct, frozen=True):
     text: str
 
 
+class GainPart(Struct, frozen=True):
+    """A part of a speculative cycle in plain steps of the same batch size: at the lowest and the highest batch size."""
+
+    phase: str
+    group: str
+    low: float
+    high: float
+
+    @property
+    def change(self) -> float:
+        """By how many plain steps the part grows."""
+        return self.high - self.low
+
+
+class Gain(Struct, frozen=True):
+    """How the speed-up of one configuration over another changes with the batch size, and what makes it change."""
+
+    baseline: str
+    speculative: str
+    batch_sizes: tuple[int, ...]
+    parts: tuple[GainPart, ...]
+    text: str
+
+
 class Analysis(Struct, frozen=True):
     """The result of ``profkit analyze``. ``comparison`` is the first of ``comparisons``."""
 
@@ -232,3 +257,4 @@ class Analysis(Struct, frozen=True):
     traces: tuple[TraceFigures, ...]
     comparison: Comparison | None
     comparisons: tuple[Comparison, ...]
+    gains: tuple[Gain, ...] = ()

@@ -38,6 +38,8 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
         console.print(_overview(analysis.traces, console.width))
     for comparison in analysis.comparisons:
         _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
+    for gain in analysis.gains:
+        _line(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
     if len(analysis.traces) > 1:
         console.print()
         for trace in analysis.traces:

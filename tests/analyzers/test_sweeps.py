@@ -91,4 +91,11 @@ def test_the_gain_shrinks_with_concurrency(plain: str, speculative: str) -> None
     assert [row.batch_size for row in rows] == [1, 32, 128]
     for gains in ([row.predicted_speedup for row in rows], [row.measured_speedup for row in rows]):
         assert gains[0] > gains[1] > gains[2]
+    (gain,) = analysed(plain, speculative).gains
+    assert (gain.baseline, gain.speculative, gain.batch_sizes) == (plain, speculative, (1, 32, 128))
+    ends = sum(part.low for part in gain.parts), sum(part.high for part in gain.parts)
+    assert ends == pytest.approx((rows[0].break_even_accept_len, rows[2].break_even_accept_len))
+    assert (gain.parts[0].phase, gain.parts[0].group) == ("verify", "kernels")
+    assert gain.text.startswith("the speed-up shrinks from ")
+    assert ("verify's collectives +" in gain.text) == (plain == "ep2")
     assert [row.predicted_speedup for row in rows] == pytest.approx([row.measured_speedup for row in rows], rel=0.15)

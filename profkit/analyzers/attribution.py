@@ -9,6 +9,7 @@ import numpy as np
 from profkit.traces import I8, I32, I64, UNKNOWN, Bools, OpKind, Trace
 
 from .arrays import distinct
+from .modules import OpModules, op_modules
 from .owners import launch_of_op, range_at
 from .partition import DeviceTimeline, build_timeline
 from .rules import Rule, Rules, load_rules
@@ -20,8 +21,9 @@ from .vocabulary import CLASS, PARTS, PHASE
 class Attribution:
     """A trace with, per op: row of its launch, row of the innermost range, step, phase and class codes.
 
-    ``UNKNOWN`` stands where there is none. ``in_decode`` tells which ops were launched in a decode step;
-    ``collective`` indexes ``collective_rules``; ``devices`` holds the timeline of each device.
+    ``UNKNOWN`` stands where there is none. ``in_decode`` tells which ops were launched in a decode step, ``modules``
+    which module each belongs to; ``collective`` indexes ``collective_rules``; ``devices`` holds the timeline of each
+    device.
     """
 
     trace: Trace
@@ -36,6 +38,7 @@ class Attribution:
     collective: I32
     collective_rules: tuple[Rule, ...]
     devices: dict[int, DeviceTimeline]
+    modules: OpModules = OpModules((), np.empty(0, np.int32))
 
     def check(self) -> None:
         """Raise ``ValueError`` where the parts of a device do not sum to its time."""
@@ -76,12 +79,13 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
     in_decode = decode_ops(plan, step)
     every = np.ones(len(trace.ranges), np.bool_)
     kernel_class, collective, collective_rules = classify(trace, rules)
+    innermost = of_ops(range_at(trace.ranges, every, *at))
     attribution = Attribution(
         trace=trace,
         rules=rules,
         plan=plan,
         launch=launch,
-        range=of_ops(range_at(trace.ranges, every, *at)),
+        range=innermost,
         step=step,
         in_decode=in_decode,
         phase=phase,
@@ -89,6 +93,7 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
         collective=collective,
         collective_rules=collective_rules,
         devices={},
+        modules=op_modules(trace, innermost),
     )
     for device in distinct(ops.device).tolist():
         attribution.devices[device] = build_timeline(trace, rules, device, launch, phase, kernel_class, in_decode)

@@ -13,6 +13,7 @@ from .attribution import Attribution
 from .collectives import collective_figures
 from .cycle import device_steps
 from .intervals import union_length
+from .layers import layer_figures
 from .matching import MatchedCollectives
 from .result import ClassFigures, DeviceFigures, KernelFigures, Parts, PhaseFigures, Window
 from .rules import Rules
@@ -48,6 +49,7 @@ def device_figures(
         classes=_classes(attribution, device, mine),
         kernels=_kernels(attribution, device, mine),
         gpu=next((d.name for d in trace.devices if d.device == device), ""),
+        layers=layer_figures(attribution, device),
     )
 
 

@@ -1,6 +1,7 @@
 """Merged call trees for flame graphs: GPU time of a device, and the host time of the calls that launched it.
 
-Levels: step kind, phase, the ranges around the launch call, then class and kernel (GPU) or API call (host).
+Levels: step kind, phase, the ranges around the launch call, then modules (layers as one), class and kernel (GPU) or
+API call (host).
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from profkit.traces import I8, I64, UNKNOWN, Bools, Trace
 
 from .arrays import distinct, occurring
 from .attribution import Attribution
+from .module_names import frames_of
+from .modules import OpModules
 from .shortnames import short_name
 from .steps import DECODE, STEP
 from .vocabulary import CLASSES, PHASES
 
-LEVELS = ("root", "step", "phase", "range", "class", "kernel", "api")
+LEVELS = ("root", "step", "phase", "range", "module", "class", "kernel", "api")
 STEP_LABELS = ("step:prefill", "step:decode", "outside")
 LIBRARY_DOMAINS = frozenset({"NCCL", "CCCL", "CUB", "cuBLAS", "cuDNN"})
-ROOT, STEP_LEVEL, PHASE_LEVEL, RANGE, CLASS_LEVEL, KERNEL, API = range(len(LEVELS))
+ROOT, STEP_LEVEL, PHASE_LEVEL, RANGE, MODULE, CLASS_LEVEL, KERNEL, API = range(len(LEVELS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,12 +111,17 @@ class _Tree:
         )
 
 
-def gpu_flame(attribution: Attribution, device: int, *, window: bool = True) -> Flame:
-    """GPU time of ``device``: the sum of op durations, clipped to the decode window unless ``window`` is false."""
+def gpu_flame(attribution: Attribution, device: int, *, window: bool = True, modules: bool = True) -> Flame:
+    """GPU time of ``device``: the sum of op durations, clipped to the decode window unless ``window`` is false.
+
+    Without ``modules`` the levels of modules are left out.
+    """
     ops = attribution.trace.ops
     row, duration = _ops_of(attribution, device, window)
     tree = _Tree(np.zeros(len(row), np.int64))
     _push_host(tree, attribution, row)
+    if modules:
+        _push_modules(tree, attribution.modules, row)
     every = np.ones(len(row), np.bool_)
     tree.push(CLASS_LEVEL, every, attribution.kernel_class[row].astype(np.int64), CLASSES, CLASSES)
     _push_kernels(tree, attribution.trace, every, ops.name[row].astype(np.int64))
@@ -177,6 +185,22 @@ def _push_host(tree: _Tree, attribution: Attribution, row: I64) -> None:
     path, depth = _range_paths(attribution.trace, attribution.range[row])
     for place in range(path.shape[1]):
         tree.push(RANGE, depth > place, path[:, place], strings, strings)
+
+
+def _push_modules(tree: _Tree, modules: OpModules, row: I64) -> None:
+    """The modules around each op, layers as one."""
+    if not modules.names:
+        return
+    paths = [frames_of(text) for text in modules.names]
+    labels = sorted({frame for path in paths for frame in path})
+    place = {label: number for number, label in enumerate(labels)}
+    deepest = max(len(path) for path in paths)
+    table = np.full((len(paths) + 1, deepest), UNKNOWN, np.int64)
+    for number, path in enumerate(paths):
+        table[number, : len(path)] = [place[frame] for frame in path]
+    own = table[modules.of_op[row]]
+    for level in range(deepest):
+        tree.push(MODULE, own[:, level] >= 0, own[:, level], labels, labels)
 
 
 def _range_paths(trace: Trace, innermost: I64) -> tuple[I64, I64]:

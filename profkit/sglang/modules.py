@@ -33,45 +33,6 @@ from .record import ProcessRecord, clocks
 now_ns = time.monotonic_ns
 
 
-@dataclass(frozen=True, slots=True)
-class GraphModules:
-    """The module calls of one captured graph; ``names``, ``depths``, ``starts_ns`` and ``ends_ns`` are columns."""
-
-    graph: str
-    batch_size: int | None
-    role: str
-    tid: int
-    clocks: dict[str, int]
-    names: tuple[str, ...]
-    depths: tuple[int, ...]
-    starts_ns: tuple[int, ...]
-    ends_ns: tuple[int, ...]
-
-
-def read_modules(path: Path) -> tuple[GraphModules, ...]:
-    """The graphs of ``modules-PID.jsonl.gz``, in the order of their capture."""
-    names: list[str] = []
-    graphs = []
-    with gzip.open(path, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            names += row["names"]
-            graphs.append(
-                GraphModules(
-                    row["graph"],
-                    row["batch_size"],
-                    row["role"],
-                    row["tid"],
-                    row["clocks"],
-                    tuple(names[name] for name in row["name"]),
-                    tuple(row["depth"]),
-                    tuple(row["start_ns"]),
-                    tuple(row["end_ns"]),
-                )
-            )
-    return tuple(graphs)
-
-
 @dataclass(slots=True)
 class _Capture:
     """The graph that is being captured, and the calls that are open in it."""

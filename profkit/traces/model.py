@@ -135,6 +135,25 @@ class GraphNodes(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ModuleCalls(Table):
+    """Calls of modules while graphs were captured, on the monotonic clock of their process, not the trace's own.
+
+    ``graph`` numbers the captures of a process and ``batch_size`` is the size captured; ``name`` and ``role``
+    (``target`` or ``draft``) are string ids; calls of depth 0 lie in no other.
+    """
+
+    pid: I64 = _column("int64")
+    tid: I64 = _column("int64")
+    graph: I32 = _column("int32")
+    batch_size: I64 = _column("int64")
+    role: I32 = _column("int32")
+    start: I64 = _column("int64")
+    end: I64 = _column("int64")
+    depth: I32 = _column("int32")
+    name: I32 = _column("int32")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CollectiveCalls(Table):
     """Host calls of a collective library. ``comm``, ``kind`` and ``dtype`` are string ids; ``bytes`` per rank."""
 
@@ -229,6 +248,7 @@ TABLES: Mapping[str, type[Table]] = {
     "launches": Launches,
     "ranges": Ranges,
     "graph_nodes": GraphNodes,
+    "module_calls": ModuleCalls,
     "collective_calls": CollectiveCalls,
     "samples": Samples,
 }
@@ -238,6 +258,7 @@ STRING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "launches": ("api",),
     "ranges": ("domain", "text"),
     "graph_nodes": (),
+    "module_calls": ("name", "role"),
     "collective_calls": ("comm", "kind", "dtype"),
     "samples": ("counter",),
 }
@@ -251,6 +272,7 @@ class Trace:
     launches: Launches = field(default_factory=Launches)
     ranges: Ranges = field(default_factory=Ranges)
     graph_nodes: GraphNodes = field(default_factory=GraphNodes)
+    module_calls: ModuleCalls = field(default_factory=ModuleCalls)
     collective_calls: CollectiveCalls = field(default_factory=CollectiveCalls)
     samples: Samples = field(default_factory=Samples)
     processes: tuple[Process, ...] = ()

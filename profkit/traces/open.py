@@ -13,6 +13,7 @@ from .compression import decompressed, read_content, read_head
 from .errors import InputError
 from .kineto import looks_like_kineto, read_kineto
 from .model import Run, Trace
+from .module_calls import with_module_calls
 from .nsys import read_nsys
 from .nsys_export import STREAM_MAGIC, export_report
 from .nsys_tables import open_tables
@@ -22,6 +23,8 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 READABLE = "give a bundle, a sweep, an Nsight Systems report or export, or PyTorch profiler JSON"
 MOST_NAMED = 8
+PLUGIN = "plugin"
+"""Folder of a sweep in which the plugin left its records."""
 BEFORE_EVENTS = 1 << 20
 """Bytes of metadata that may stand before the events of a Kineto file."""
 
@@ -170,6 +173,8 @@ def _open_run(folder: Path, sweep: Sweep, run: SweepRun) -> Opened:
     if not path.exists():
         raise InputError(path, f"named in {RECORD} but not there", "capture again, or remove it from the record")
     trace = load_bundle(path) if is_bundle(path) else _open_single(path)
+    if not len(trace.module_calls):
+        trace = with_module_calls(trace, folder / PLUGIN)
     return Opened(f"{folder.resolve().name}/{run.trace}", path, trace.with_run(_run_of(trace.run, sweep, run)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from profkit.sglang.modules import read_modules
+from profkit.traces.module_calls import read_captured_graphs
 from tests.sglang import fake_server
 
 CYCLE = "worker = dflash(); print(worker.forward_batch_generation(batch('DECODE', 3)))"
@@ -135,14 +135,16 @@ backend.capture_one(8, forward(worker.draft_model_runner, _DflashDraftSampler())
 def test_modules_of_captured_graphs(root: Path) -> None:
     finished(fake_server.run(root, CAPTURE))
     (path,) = (root / "out").glob("modules-*.jsonl.gz")
-    graphs = read_modules(path)
+    graphs = read_captured_graphs(path)
+    known = [name for graph in graphs for name in graph.names]
     assert [(graph.batch_size, graph.role) for graph in graphs] == [(8, "target"), (4, "target"), (8, "draft")]
     layers = [f"model.{layer}{part}" for layer in ("first", "second") for part in (".self_attn", ".mlp", "")]
-    assert [graph.names for graph in graphs] == [(*layers, "model")] * 2 + [(*layers, "model", "draft_sample")]
+    names = [[known[place] for place in graph.name] for graph in graphs]
+    assert names == [[*layers, "model"]] * 2 + [[*layers, "model", "draft_sample"]]
     for graph in graphs:
-        assert graph.depths == (2, 2, 1, 2, 2, 1, 0, 0)[: len(graph.names)]
-        assert graph.clocks["monotonic_ns"] <= graph.starts_ns[-1] <= graph.ends_ns[-1]
-        assert sorted(graph.ends_ns) == list(graph.ends_ns)
+        assert graph.depth == [2, 2, 1, 2, 2, 1, 0, 0][: len(graph.name)]
+        assert graph.clocks["monotonic_ns"] <= graph.start_ns[-1] <= graph.end_ns[-1]
+        assert sorted(graph.end_ns) == graph.end_ns
 
 
 def test_a_capture_that_fails_leaves_no_module_hook(root: Path) -> None:

@@ -64,7 +64,7 @@ export class FlameView {
       else if (level === 'phase') own[frame] = palette.phases[label];
       else if (level === 'class') own[frame] = palette.classes[label];
       else if (level === 'api') own[frame] = mix(own[parent], GREY, 0.6);
-      else own[frame] = level === 'range' ? mix(own[parent], '#ffffff', 0.22) : mix(own[parent], '#ffffff', 0.35);
+      else own[frame] = level === 'range' || level === 'module' ? mix(own[parent], '#ffffff', 0.22) : mix(own[parent], '#ffffff', 0.35);
     });
     return own;
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class ModuleName:
     kind: str
 
     @classmethod
+    @cache
     def of(cls, text: str) -> ModuleName:
         """``text`` split at its first number."""
         parts = text.split(".")
@@ -62,6 +64,7 @@ def full_names(calls: ModuleCalls, strings: tuple[str, ...]) -> tuple[tuple[str,
     return tuple(known), place
 
 
+@cache
 def _full_name(own: str, caller: str) -> str:
     layer = ModuleName.of(caller).layer
     if layer is None or ModuleName.of(own).layer in (None, layer):

@@ -28,6 +28,9 @@ ALIKE = 0.25
 LAYER = re.compile(r"(?:\w+\.)*(?:layers|blocks|h)\.\d+(?:\.\w+)*")
 """How a range names a module of a layer."""
 
+ENOUGH = 64
+"""So many calls tell the right offset from all others; the rest is looked at about there only."""
+
 HELD = 0.9
 """Share of the innermost calls that must hold a node."""
 
@@ -59,9 +62,15 @@ class _Captured:
     leaf_start: I64
     leaf_end: I64
 
-    def held(self, time: I64) -> int:
-        """How many of the innermost calls hold one of the moments, which are in order."""
-        return int(np.count_nonzero(np.searchsorted(time, self.leaf_end) > np.searchsorted(time, self.leaf_start)))
+    def held(self, time: I64, offsets: I64, every: int = 1) -> I64:
+        """How many of the innermost calls hold one of the moments, which are in order, moved by each of ``offsets``.
+
+        Only each ``every``-th call is looked at.
+        """
+        start, end = self.leaf_start[::every], self.leaf_end[::every]
+        first = np.searchsorted(time, start[None, :] - offsets[:, None])
+        last = np.searchsorted(time, end[None, :] - offsets[:, None])
+        return np.count_nonzero(last > first, axis=1).astype(np.int64)
 
 
 def op_modules(trace: Trace, innermost: I64) -> OpModules:
@@ -198,18 +207,14 @@ def _offset(created: I64, captured: list[_Captured]) -> int | None:
         if abs(int(created[-1] - created[0]) - length) > ALIKE * length:
             continue
         base = int(graph.start[0] - created[0])
-        scores = _scores(created, graph, np.arange(base + EARLIEST, base + LATEST, COARSE))
-        top = int(np.argmax(scores))
-        middle = base + EARLIEST + top * COARSE
+        coarse = np.arange(base + EARLIEST, base + LATEST, COARSE)
+        rough = graph.held(created, coarse, max(1, len(graph.leaf_start) // ENOUGH))
+        middle = int(coarse[np.argmax(rough)])
         fine = np.arange(middle - 4 * COARSE, middle + 4 * COARSE, FINE)
-        exact = _scores(created, graph, fine)
+        exact = graph.held(created, fine)
         full = fine[exact == exact.max()]
         best.append((float(exact.max()) / len(graph.leaf_start), int(full[len(full) // 2])))
     best.sort(reverse=True)
     if not best or best[0][0] < HELD or (len(best) > 1 and best[0][0] < AHEAD * best[1][0]):
         return None
     return best[0][1]
-
-
-def _scores(created: I64, graph: _Captured, offsets: I64) -> I64:
-    return np.array([graph.held(created + offset) for offset in offsets.tolist()], np.int64)

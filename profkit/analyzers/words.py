@@ -32,3 +32,18 @@ def listed(items: list[str]) -> str:
 def tokens(count: float) -> str:
     """A number of tokens with three figures: ``3.5``, ``3.51``, ``113``, ``1,204``."""
     return f"{count:.3g}" if count < 1000 else f"{count:,.0f}"
+
+
+def interval(low: float, high: float) -> str:
+    """Two signed durations in one unit and with the same digits: ``−1.14 ms … −0.60 ms``, ``−16.5 µs … +0.1 µs``.
+
+    The one farther from 0 decides, and has three figures.
+    """
+    size, unit = next(
+        (scale for scale in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if max(abs(low), abs(high)) >= scale[0]), (1.0, "ns")
+    )
+    most = max(abs(low), abs(high)) / size
+    digits = 0 if most >= 100 or size == 1 else 1 if most >= 10 else 2
+    signs = ("+" if ns > 0 else "−" if ns < 0 else "" for ns in (low, high))
+    ends = (f"{sign}{abs(ns) / size:.{digits}f} {unit}" for sign, ns in zip(signs, (low, high), strict=True))
+    return " … ".join(ends)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from profkit.analyzers import Rules, attribute, load_rules
+from profkit.analyzers.borrowed import with_borrowed_modules
 from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_up, parse_limit
 from profkit.traces import UsageError, printable, sweep_of
 from profkit.traces.sweep import Sweep, SweepRun
@@ -20,6 +22,9 @@ EXCEEDED = 1
 PLACES = frozenset({"host", "port", "model_path", "tokenizer_path", "speculative_draft_model_path", "seed", "prompts"})
 """Settings that say where a server was, not what it did."""
 
+RESOLVED = ("attention_backend",)
+"""Settings that matter also where the server was left to choose them."""
+
 
 @click.command("diff")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="A B")
@@ -27,7 +32,11 @@ PLACES = frozenset({"host", "port", "model_path", "tokenizer_path", "speculative
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Also draw the changes as an HTML page.")
 @click.option("--per", type=click.Choice(["step", "token"]), default="step", help="Per step, or per accepted token.")
 @click.option(
-    "--fail-on", "limits", multiple=True, metavar="LIMIT", help="Exit 1 where 'verify>5%', 'gap_host>10us', …"
+    "--fail-on",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="Exit 1 where 'verify>5%', 'gap_host>10us', 'total>2s', …",
 )
 @click.option("--baseline", metavar="NAME", help="A is the baseline of this name; give B alone.")
 @click.option("--keep", metavar="NAME", help="Keep B as the baseline of this name, unless a limit forbids it.")
@@ -46,9 +55,10 @@ def command(
 ) -> int:
     """Say what changed from A to B, in numbers that add up, and whether it is more than noise.
 
-    A and B are recordings or sweeps; sweeps are compared by concurrency. A LIMIT is NAME>NUMBER with %, ns, us or ms,
-    and NAME total, a phase, a part, a class, or several joined by colons. Exit status 1 if a limit is exceeded by a
-    significant change, 3 if A and B cannot be compared or noise is unknown where a limit is passed.
+    A and B are recordings or sweeps; sweeps are compared by concurrency. A LIMIT is NAME>NUMBER with %, ns, us, ms or
+    s, and NAME total, target (decode and verify), a phase, a part, a class, or several joined by colons. Exit status 1
+    if a limit is exceeded by a significant change, 3 if A and B cannot be compared, noise is unknown where a limit is
+    passed, or neither has what a limit is about.
     """
     if keep is not None and baseline is None and len(paths) == 1:
         click.echo(f"{keep_baseline(keep, paths[0])}: kept as a baseline")
@@ -56,7 +66,7 @@ def command(
     a, b = _two(paths, baseline)
     asked = [parse_limit(text) for text in limits]
     known = load_rules(rules)
-    sides = _sides(a, known, accept_len), _sides(b, known, accept_len)
+    sides = _sharing_modules(_sides(a, known, accept_len), _sides(b, known, accept_len))
     found = diff(*sides, per, asked)
     if output is not None:
         _write_page(output, found, *sides)
@@ -78,26 +88,36 @@ def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
 
 def _sides(path: Path, rules: Rules, accept_len: float | None) -> list[Side]:
     sweep = sweep_of(path)
-    return [
-        Side.of(one.name, one.path, attribute(one.trace, rules), _context(sweep, Path(one.path).name), accept_len)
-        for one in recordings_at([path])
-    ]
+    found = []
+    for one in recordings_at([path]):
+        context = _context(sweep, Path(one.path))
+        found.append(Side.of(one.name, one.path, attribute(one.trace, rules), context, accept_len))
+    return found
 
 
-def _context(sweep: Sweep | None, trace: str) -> Context:
-    """What the sweep's record says of the recording ``trace``."""
+def _sharing_modules(a: list[Side], b: list[Side]) -> tuple[list[Side], list[Side]]:
+    """The sides; an eager one takes the modules of its kernels from one with graphs on the other side."""
+    known = with_borrowed_modules([side.attribution for side in (*a, *b)])
+    every = [replace(side, attribution=own) for side, own in zip((*a, *b), known, strict=True)]
+    return every[: len(a)], every[len(a) :]
+
+
+def _context(sweep: Sweep | None, recording: Path) -> Context:
+    """What the sweep's record says of its ``recording``."""
     if sweep is None:
         return Context()
     link = sweep.hardware.get("link")
     settings = _comparable_settings(sweep.settings) | ({"link": str(link)} if link else {})
-    run = next((run for run in sweep.runs if run.trace == trace), None)
-    return Context(settings, dict(sweep.versions), _slowdown(run) if run else None)
+    run = next((run for run in sweep.runs if run.trace == recording.resolve().name), None)
+    # Records of imported recordings name a few settings; those of captured ones name all that were set.
+    complete = "configuration" in sweep.settings
+    return Context(settings, dict(sweep.versions), _slowdown(run) if run else None, complete)
 
 
 def _comparable_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings that shape a step: the server's arguments, environment and load, as plain names and values.
 
-    What ``profkit capture`` records beside them (the command, the resolved arguments, remarks) names places and times
+    What ``profkit capture`` records beside them (the command, most resolved arguments, remarks) names places and times
     of one run, and differs always.
     """
     configuration = settings.get("configuration")
@@ -105,6 +125,10 @@ def _comparable_settings(settings: Mapping[str, Any]) -> dict[str, str]:
         return {str(name): str(value) for name, value in settings.items() if not isinstance(value, dict | list)}
     groups = [configuration.get(group) for group in ("server", "env", "load")]
     named = {str(name): value for group in groups if isinstance(group, dict) for name, value in group.items()}
+    resolved = settings.get("resolved")
+    if isinstance(resolved, dict):
+        # What the server chose itself where it was not told.
+        named = {name: resolved[name] for name in RESOLVED if name in resolved} | named
     return {name: str(value) for name, value in named.items() if value is not None and name not in PLACES}
 
 

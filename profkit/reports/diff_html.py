@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from profkit.analyzers.diff.compare import tokens_of
-from profkit.analyzers.diff.flame import DiffFlame, diff_flame
-from profkit.analyzers.diff.result import Change, Diff, KernelChange, PairDiff, PartChange
-from profkit.analyzers.diff.sentence import signed
+from profkit.analyzers.diff.flame import ONLY, DiffFlame, diff_flame
+from profkit.analyzers.diff.result import Diff, PairDiff
 from profkit.analyzers.diff.side import Side
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
+from . import diff_cells as cells
 from . import figures as charts
-from .diff_figures import waterfall_figure
-from .inline import asset, joined_scripts, plotly_script, template
-from .legend import CLASSES, PARTS, PHASES, SKEW, TRANSFER
+from .diff_figures import longest, waterfall
+from .inline import asset, joined_scripts, template
+from .legend import CLASSES, PARTS, PHASES, SKEW, TRANSFER, Entry
 from .payload import Embedded, embed, timeline_columns, words
+from .units import FIXED, sentence
 
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "diff_flame.js", "timeline.js", "timeline_view.js",
            "tables.js", "charts.js", "widgets.js", "diff_page.js")  # fmt: skip
+
+TARGET = Entry(
+    PHASES["verify"].colour, "target", "The target model's forward: verify on one side, decode on the other."
+)
 
 TERMS = (
     ("change", "B minus A, per step of the slowest rank, or per accepted token. A token is a step over its tokens."),
@@ -31,11 +36,21 @@ TERMS = (
     ("longer, shorter", "More than noise: among all rows of a table together, the chance of a false alarm is 5 %."),
     ("maybe", "The row's own interval leaves out 0, but among so many rows that may be chance."),
     ("within noise", "Steps of one recording differ by as much among themselves."),
+    ("not tested", "There are too few steps, or none, to tell a change from noise."),
+    ("new, gone", "Only B, or only A, spends time there."),
+    ("faster, slower", "A kernel at the same place of the step takes less, or more, time: more than noise."),
+    ("more often, less often", "The number of calls explains the change of their sum, and the time of one does not."),
     ("replaced", "Another kernel stands at the same place of the step."),
-    ("new, gone", "Nothing stands at its place in the other step."),
+    ("only in A, only in B", "No kernel stands at the same place of the other's step."),
+    ("36 × 47.7 µs", "Below the sum of a kernel's durations: how often it runs, and how long one call takes."),
 )
 
-Row = Change | PartChange | KernelChange
+BOTH = ONLY.index("both")
+
+NUMBER = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|%)(?!\w))")
+"""The space between a number and its unit, at which no line may end."""
+
+OPTION = re.compile(r"--[a-z-]+(?: (?:step|token))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +67,24 @@ class View:
         return f"concurrency {a}" if a is not None and a == b else f"{self.pair.a} → {self.pair.b}"
 
     @property
+    def whole(self) -> bool:
+        """Whether whole recordings are compared, for want of decode steps."""
+        return self.pair.window == "recording"
+
+    @property
     def unit(self) -> str:
-        """What times are of."""
-        if self.pair.window == "recording":
-            return "whole recording"
-        return "per accepted token" if self.pair.per == "token" else "per step"
+        """What times are of: ``per step``, ``of the whole recording``."""
+        return "of the whole recording" if self.whole else f"per {cells.unit_of(self.pair)}"
+
+    @property
+    def compared(self) -> bool:
+        """Whether tables have anything to show: not of what cannot be compared, nor of a recording with itself."""
+        return self.pair.total is not None and not self.pair.comparable.identical
+
+    @property
+    def tested(self) -> bool:
+        """Whether changes could be told from noise."""
+        return cells.tested(self.pair)
 
 
 def render_diff_page(found: Diff, pairs: Sequence[tuple[Side, Side]]) -> str:
@@ -67,70 +95,79 @@ def render_diff_page(found: Diff, pairs: Sequence[tuple[Side, Side]]) -> str:
         views=views,
         title=f"{found.a} → {found.b}" + (f" and {len(views) - 1} more" if len(views) > 1 else ""),
         data=_data(views, pairs),
-        plotly=Markup(plotly_script()),
         script=Markup(joined_scripts(SCRIPTS)),
-        style=Markup(asset("page.css") + asset("diff.css")),
+        style=Markup(asset("page.css") + asset("waterfall.css") + asset("diff.css")),
         parts=PARTS,
         phases=PHASES,
+        titles=PHASES | {"target": TARGET},
         classes=CLASSES,
         skew=SKEW,
         transfer=TRANSFER,
         terms=TERMS,
-        signed=signed,
-        interval=_interval,
-        direction=_direction,
-        judgement=_judgement,
+        cells=cells,
+        tone=_tone,
+        waterfall=waterfall,
+        longest=longest,
+        unbroken=_unbroken,
+        prose=_prose,
+        reason=_reason,
     )
     return text
 
 
-def _interval(row: Row) -> str:
-    return "unknown" if row.ci95_ns is None else f"{signed(row.ci95_ns[0])} … {signed(row.ci95_ns[1])}"
+def _tone(row: cells.Row) -> str:
+    """How a change is coloured: by its direction, or as noise; not at all where nothing was tested."""
+    if row.ci95_ns is None:
+        return "untested"
+    return cells.direction(row.delta_ns) if row.significant else "noise"
 
 
-def _sure(row: Row) -> bool:
-    """Whether the row's own interval leaves out 0."""
-    return row.ci95_ns is not None and not row.ci95_ns[0] <= 0 <= row.ci95_ns[1]
+def _unbroken(text: str) -> str:
+    return NUMBER.sub(FIXED, text)
 
 
-def _direction(row: Row) -> str:
-    return "noise" if not row.significant else "longer" if row.delta_ns > 0 else "shorter"
+def _prose(text: str) -> Markup:
+    """Sentences in which figures and options stay on one line."""
+    return Markup(OPTION.sub(r'<code class="word">\g<0></code>', str(escape(_unbroken(text)))))
 
 
-def _judgement(row: Row) -> str:
-    if not _sure(row):
-        return "within noise"
-    return ("" if row.significant else "maybe ") + ("longer" if row.delta_ns > 0 else "shorter")
+def _reason(text: str) -> Markup:
+    """A reason as a sentence; names of settings keep their letters."""
+    return _prose(f"{text}." if "_" in text.split(" ")[0] else sentence(text))
 
 
 def _data(views: Sequence[View], pairs: Sequence[tuple[Side, Side]]) -> Embedded:
-    shown = [view for view in views if view.pair.total is not None]
     return embed(
         {
-            "charts": {f"waterfall-{view.index}": json.loads(waterfall_figure(view.pair)) for view in shown},
             "colours": {
                 "classes": charts.colours(CLASSES), "parts": charts.colours(PARTS), "phases": charts.colours(PHASES),
             },
             "skew": SKEW.colour,
             "meanings": {name: entry.meaning for name, entry in PARTS.items()},
             "titles": {name: entry.title for name, entry in PARTS.items()},
-            "pairs": [_pair_data(view.pair, *both) for view, both in zip(views, pairs, strict=True)],
+            "pairs": [_pair_data(view, *both) for view, both in zip(views, pairs, strict=True)],
             "words": words(),
         }
     )  # fmt: skip
 
 
-def _pair_data(pair: PairDiff, a: Side, b: Side) -> dict[str, Any]:
-    compared = pair.total is not None
+def _pair_data(view: View, a: Side, b: Side) -> dict[str, Any]:
+    """Drawings of a pair, and the sections that have nothing to show of it."""
+    timelines = _aligned(a, b) if view.compared else None
+    filled = {"parts": view.pair.parts, "ranks": view.pair.ranks, "kernels": view.pair.kernels, "timeline": timelines}
+    empty = [name for name, content in filled.items() if not (view.compared and content)]
     return {
-        "flame": _flame_columns(diff_flame(a, b, tokens_of(a, b, pair.per))) if compared else None,
+        "empty": empty if view.compared else ["waterfall", "flame", *empty],
+        "flame": _flame_columns(diff_flame(a, b, tokens_of(a, b, view.pair.per))) if view.compared else None,
         "inferred": [side.cycle.phases_inferred for side in (a, b)],
-        "timelines": _aligned(a, b) if compared else None,
+        "timelines": timelines,
     }
 
 
 def _flame_columns(flame: DiffFlame) -> dict[str, Any]:
-    """The columns in whole nanoseconds; counts with a digit, as they are per step."""
+    """The columns in whole nanoseconds; counts with a digit, as they are per step; ``only`` says ``a`` or ``b`` of
+    frames that one side alone has.
+    """
     return {
         "a": [round(ns) for ns in flame.a_ns.tolist()],
         "a_count": [round(count, 2) for count in flame.a_count.tolist()],
@@ -139,6 +176,7 @@ def _flame_columns(flame: DiffFlame) -> dict[str, Any]:
         "label": flame.label.tolist(),
         "level": flame.level.tolist(),
         "name": flame.name.tolist(),
+        "only": ["" if place == BOTH else ONLY[place] for place in flame.only.tolist()],
         "parent": flame.parent.tolist(),
         "strings": list(flame.strings),
     }

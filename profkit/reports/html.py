@@ -28,9 +28,13 @@ from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
+from .diff_figures import longest
 from .inline import asset, joined_scripts, plotly_script, template
+from .layers import MODELS, LayerRow, layer_charts, layer_rows
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
 from .payload import Embedded, embed, flame_columns, timeline_columns, words
+from .savings import TITLES as SAVINGS
+from .savings import phase_cells, saving_bars
 
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_view.js", "tables.js",
            "charts.js", "widgets.js", "page.js")  # fmt: skip
@@ -50,6 +54,22 @@ class View:
     waits: list[WaitRow]
     kernels: dict[str, list[KernelRow]]
     timeline: StepTimeline | None
+
+    @property
+    def paced_by(self) -> DeviceFigures | None:
+        """The device that sets the pace, or the first one."""
+        every = dict(self.devices)
+        return every.get(self.slowest.device) if self.slowest else next(iter(every.values()), None)
+
+    @property
+    def layers(self) -> list[LayerRow]:
+        """The kinds of modules of the device that sets the pace."""
+        return layer_rows(self.paced_by) if self.paced_by else []
+
+    @property
+    def layer_charts(self) -> dict[str, dict[str, Any]]:
+        """Charts over its layers, by phase."""
+        return layer_charts(self.paced_by) if self.paced_by else {}
 
     @property
     def devices(self) -> list[tuple[str, DeviceFigures]]:
@@ -79,7 +99,7 @@ def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis:
         data=_data(results, views),
         plotly=Markup(plotly_script()),
         script=Markup(joined_scripts(SCRIPTS)),
-        style=Markup(asset("page.css")),
+        style=Markup(asset("page.css") + asset("waterfall.css")),
         parts=PARTS,
         phases=PHASES,
         classes=CLASSES,
@@ -91,6 +111,11 @@ def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis:
         used_parts=_used(views, "parts"),
         used_phases=_used(views, "phases"),
         uneven=_uneven(views),
+        models=MODELS,
+        saving_bars=saving_bars,
+        saving_titles=SAVINGS,
+        phase_cells=phase_cells,
+        longest=longest,
     )
     return text
 
@@ -145,6 +170,7 @@ def _data(results: Sequence[tuple[TraceFigures, Attribution]], views: Sequence[V
     groups = [view.budgets for view in views]
     plots = {"parts": charts.parts_figure(groups), "phases": charts.phases_figure(groups)}
     for view in views:
+        plots |= {f"layers-{view.index}-{phase}": json.dumps(chart) for phase, chart in view.layer_charts.items()}
         if view.by_phase:
             plots[f"skew-{view.index}"] = charts.skew_figure(view.by_phase)
         if any(row.kind.bytes and row.kind.bus_bandwidth for row in view.kinds):

@@ -68,7 +68,7 @@ def test_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", EAGER, DFLASH]) == 0
     text = capsys.readouterr().out
     assert "! graph mode: eager launches in A, CUDA graphs in B." in text
-    rows = text.split("The changes that matter")[1].split("total")[0].splitlines()
+    rows = text.split("The largest changes")[1].split("total")[0].splitlines()
     assert len([row for row in rows if row.startswith(("verify", "draft", "accept", "kv_", "step_", "outside"))]) == 10
     assert " ".join(text.split()).endswith("as steps yield 3.51 tokens, not 3.46.")
     assert "disable_decode_cuda_graph: True in A, not set in B" in text or "graph mode" in text
@@ -124,6 +124,66 @@ def test_inconclusive(workspace: Path, capsys: pytest.CaptureFixture[str]) -> No
     found = json.loads(capsys.readouterr().out)
     assert found["comparable"]["status"] == "no" and found["total"] is None and found["parts"] == []
     assert main(["diff", "traces/fast", "traces/slow", "--per", "token", "--accept-len", "2"]) == 0
+
+
+def test_a_limit_on_what_neither_has(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that nothing in the two recordings has is no pass; one that does not exist is a wrong use."""
+    assert main(["diff", "traces/fast", "traces/alike", "--json", "--fail-on", "prefill>5%"]) == 3
+    (limit,) = json.loads(capsys.readouterr().out)["limits"]
+    assert limit["status"] == "unknown" and limit["note"] == "neither A nor B has any time of 'prefill'"
+    assert main(["diff", "traces/fast", "traces/fast", "--fail-on", "prefill>5%"]) == 0
+    assert main(["diff", "traces/fast", "traces/slow", "--fail-on", "verify>5%", "--fail-on", "moe>5%"]) == 1
+
+
+def test_help_names_all_units(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "--help"]) == 0
+    assert "%, ns, us, ms or s" in output(capsys)
+    assert main(["diff", PLAIN, DFLASH, "--fail-on", "verify"]) == 2
+    assert "%, ns, us, ms or s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("written", ["traces/ep2-dflash/c1-eager", "traces/ep2-dflash/../ep2-dflash/c1-eager/", "."])
+def test_one_recording_of_a_sweep_has_its_record(
+    written: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings, versions and the recorder's cost are known of both sides, however the recordings are named."""
+    monkeypatch.chdir(EAGER if written == "." else ROOT)
+    assert main(["diff", written, PLAIN, "--json"]) == 0
+    reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
+    assert "the recorder slowed A by 25 %" in reasons
+    assert "speculative_algorithm: DFLASH in A, not set in B" in reasons
+    assert not [reason for reason in reasons if "not recorded" in reason]
+
+
+def test_a_side_without_a_record(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prompt length and backend are not known of a bundle beside no sweep, and that is said once."""
+    assert main(["diff", DFLASH, "traces/fast", "--json"]) == 0
+    reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
+    assert [reason for reason in reasons if "not recorded" in reason] == [
+        "not recorded: attention backend, prompt length and accept length of B"
+    ]
+
+
+def test_a_record_that_names_a_few_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an imported recording, a setting that is not named is not known; it is no difference."""
+    assert main(["diff", str(ROOT / "traces/tp1-dflash/c1"), str(ROOT / "traces/tp1-dflash-torch"), "--json"]) == 0
+    reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
+    assert "not recorded: attention backend and prompt length of B" in reasons
+    assert not [reason for reason in reasons if "not set" in reason or "engine" in reason or "torch:" in reason]
+
+
+def test_a_backend_that_the_server_chose(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [
+        sweep(
+            workspace / "traces" / backend,
+            {1: trace_of(Served(seed=seed, layers=2), 8, 1)},
+            settings={"configuration": {"load": {"prompt_len": 128}}, "resolved": {"attention_backend": backend}},
+        )
+        for seed, backend in ((1, "fa3"), (2, "triton"))
+    ]
+    assert main(["diff", str(made[0]), str(made[1]), "--json"]) == 0
+    reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
+    assert reasons == ["attention_backend: fa3 in A, triton in B"]
 
 
 def test_a_limit_that_noise_cannot_judge(workspace: Path) -> None:

@@ -50,14 +50,58 @@ def test_what_is_known_and_differs(a: Trace, b: Trace) -> None:
 
 
 def test_what_a_sweep_says(a: Trace, b: Trace) -> None:
-    one = Context({"attention_backend": "triton", "prompt_tokens": "128"}, {"torch": "2.11"}, 1.02)
-    two = Context({"attention_backend": "fa3", "prompt_tokens": "1024"}, {"torch": "2.12"}, 1.31)
+    one = Context({"attention_backend": "triton", "prompt_len": "128"}, {"torch": "2.11"}, 1.02)
+    two = Context({"attention_backend": "fa3", "prompt_len": "1024"}, {"torch": "2.12"}, 1.31)
     assert reasons(a, b, one, two) == (
         "version of torch: 2.11 in A, 2.12 in B",
         "attention_backend: triton in A, fa3 in B",
-        "prompt_tokens: 128 in A, 1024 in B",
-        "the recorder made A 1.02 times as slow and B 1.31 times",
+        "prompt_len: 128 in A, 1024 in B",
+        "the recorder slowed B by 31 %",
     )
+
+
+@pytest.mark.parametrize(
+    ("slowdowns", "said"),
+    [
+        ((0.82, 1.04), None),
+        ((0.8, 1.1), None),
+        ((1.16, None), "the recorder slowed A by 16 %"),
+        ((1.25, 1.25), "the recorder slowed A by 25 % and B by 25 %"),
+        ((None, None), None),
+    ],
+)
+def test_a_recorder_that_slowed_its_run(
+    a: Trace, b: Trace, slowdowns: tuple[float | None, float | None], said: str | None
+) -> None:
+    """Rates measured without it also hold the prefill of later requests, so less than a tenth says nothing."""
+    assert reasons(a, b, *(Context(slowdown=slowdown) for slowdown in slowdowns)) == ((said,) if said else ())
+
+
+def test_versions_are_compared_like_with_like(a: Trace, b: Trace) -> None:
+    """A PyTorch trace names CUDA's version where Nsight Systems names the driver's; local versions are builds."""
+    first = replace(a, source=Source("nsys", driver="580.159.04")).with_run(replace(a.run, engine="sglang 0.5.17"))
+    second = replace(b, source=Source("nsys", driver="CUDA 13.0")).with_run(replace(b.run, engine="SGLang 0.5.17"))
+    of_a = Context(versions={"torch": "2.11.0+cu130", "cuda": "13.0", "driver": "580.159.04", "triton": "3.6"})
+    assert reasons(first, second, of_a, Context(versions={"torch": "2.11.0"})) == ()
+    found = reasons(first, second, replace(of_a, versions={"cuda": "12.8"}), Context(versions={"driver": "570.1"}))
+    assert found == ("driver: 580.159.04 in A, 570.1 in B", "CUDA version: 12.8 in A, 13.0 in B")
+    assert reasons(a, b, Context(versions={"torch": "2.11.0+cu130"}), Context(versions={"torch": "2.12.0"})) == (
+        "version of torch: 2.11.0 in A, 2.12.0 in B",
+    )
+
+
+def test_what_one_side_does_not_say(a: Trace, b: Trace) -> None:
+    """One line for all of it; other settings that are missing are said to be not set."""
+    known = Context({"attention_backend": "triton", "prompt_len": "128", "page_size": "1"})
+    silent = b.with_run(replace(b.run, accept_len=None))
+    assert reasons(a, silent, known) == ("not recorded: attention backend, prompt length and accept length of B",)
+    assert reasons(a, silent, Context({"prompt_len": "128"}), Context({"attention_backend": "triton"})) == (
+        "not recorded: attention backend of A; prompt length and accept length of B",
+    )
+    assert reasons(a, b, known, Context({"prompt_len": "128", "page_size": "1"})) == (
+        "not recorded: attention backend of B",
+    )
+    assert "page_size: 1 in A, not set in B" in reasons(a, b, known, Context({"prompt_len": "128"}))
 
 
 def test_batch_ranks_graphs_and_kind(a: Trace) -> None:
@@ -80,6 +124,7 @@ def test_few_steps_give_no_intervals(a: Trace) -> None:
     short = at_concurrency(trace_of(Served(seed=3, layers=2, gemm=90_000), 3), 1, 3.5)
     pair = whole_diff([a], [short]).pairs[0]
     assert pair.total is not None and pair.total.ci95_ns is None and not pair.total.significant
+    assert {row.state for row in pair.kernels} == {"unknown"}
     assert "too few steps" in pair.summary
 
 
@@ -139,9 +184,13 @@ def test_whole_recordings() -> None:
     for start in range(0, 80, 10):
         builder.launch(start, start + 1, "gemm", start + 3, start + 10)
     pair = whole_diff([no_steps()], [builder.trace()]).pairs[0]
-    assert any("neither has decode steps" in reason for reason in pair.comparable.reasons)
+    assert sum("decode steps" in reason for reason in pair.comparable.reasons) == 1
+    assert "decode steps" not in pair.summary
     assert "the second is 18 ns shorter (95 ns and 77 ns), although its GPU activities sum to 6 ns more" in pair.summary
     assert not any(row.significant for row in pair.parts)
+    (gemm,) = pair.kernels
+    assert (gemm.state, gemm.a_count, gemm.b_count) == ("unknown", 10, 8)
+    assert (gemm.a_call_ns, gemm.b_call_ns) == (5, 7)
 
 
 def test_fingerprint_does_not_depend_on_strings_or_clock(a: Trace, b: Trace) -> None:

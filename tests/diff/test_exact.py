@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profkit.analyzers.diff import diff, parse_limit
+from profkit.analyzers.diff.flame import diff_flame
 from profkit.analyzers.diff.grid import apportioned
 from profkit.analyzers.diff.side import cells_of
 from profkit.traces import Trace
 from tests.analyzers.random_traces import traces
 
-from .pairs import at_concurrency, compared, side_of
+from .pairs import Served, at_concurrency, compared, side_of, trace_of
 
 
 @settings(max_examples=150, deadline=None)
@@ -27,6 +29,18 @@ def test_parts_sum_to_the_total(a: Trace, b: Trace, per: str) -> None:
         assert sum(getattr(row, name) for row in pair.parts) == getattr(pair.total, name)
     for row in (*pair.parts, pair.total):
         assert row.delta_ns == row.b_ns - row.a_ns and min(row.a_ns, row.b_ns) >= 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces(), traces())
+def test_limits_and_flames_of_anything(a: Trace, b: Trace) -> None:
+    """Also of recordings in which nothing takes any time."""
+    sides = side_of(a), side_of(b)
+    limits = [parse_limit(text) for text in ("total>0%", "target>1%", "verify>1%", "prefill:gemm>2us", "gap_host>1ns")]
+    (pair,) = diff(sides[:1], sides[1:], limits=limits).pairs
+    if pair.total is not None:
+        assert all((judged.status == "unknown") <= (judged.note is not None) for judged in pair.limits)
+        diff_flame(*sides, (1.0, 1.0)).check()
 
 
 @settings(max_examples=150, deadline=None)
@@ -57,11 +71,39 @@ def test_apportioned_gives_the_rest_to_the_largest_remainders() -> None:
 
 @pytest.mark.parametrize("per", ["step", "token"])
 def test_the_same_recording_twice(per: str) -> None:
-    from .pairs import Served, trace_of
-
     trace = at_concurrency(trace_of(Served(seed=9), 8), 1, 2.5)
     pair = compared(trace, trace, "step" if per == "step" else "token")
-    assert pair.comparable.identical and "A and B are the same recording" in pair.comparable.reasons
+    assert pair.comparable.identical and pair.comparable.status == "same"
+    assert pair.comparable.reasons == ("A and B are the same recording",)
     assert pair.total is not None and pair.total.delta_ns == 0
-    assert not any(row.delta_ns or row.significant for row in (*pair.parts, *pair.kernels))
+    assert pair.parts and not any(row.delta_ns or row.significant for row in pair.parts)
+    assert (pair.kernels, pair.stories, pair.ranks) == ((), (), ())
     assert pair.summary == "A and B are the same recording, so nothing changed."
+
+
+def test_one_recording_with_two_accept_lengths_is_not_the_same_twice() -> None:
+    trace = trace_of(Served(seed=9), 8)
+    pair = compared(at_concurrency(trace, 1, 2.5), at_concurrency(trace, 1, 5.0), "token")
+    assert not pair.comparable.identical and "accept length: 2.5 in A, 5 in B" in pair.comparable.reasons
+    assert pair.total is not None and pair.total.a_ns == pytest.approx(2 * pair.total.b_ns, abs=1)
+
+
+@pytest.mark.parametrize("per", ["step", "token"])
+@pytest.mark.parametrize("drafts", [False, True])
+def test_the_target_is_one_phase_where_one_side_drafts(drafts: bool, per: str) -> None:
+    """Its cells are those of plain decoding and of verifying, and all sum to the total to the nanosecond."""
+    a, b = (at_concurrency(trace_of(Served(seed=n, drafts=drafts is (n == 1)), 8), 1, 2.5) for n in (1, 2))
+    pair = compared(a, b, "step" if per == "step" else "token")
+    phases = {row.phase for row in pair.parts}
+    assert "target" in phases and not phases & {"decode", "verify"}
+    assert pair.total is not None
+    for name in ("a_ns", "b_ns", "delta_ns"):
+        assert sum(getattr(row, name) for row in pair.parts) == getattr(pair.total, name)
+    assert all(row.a_ns and row.b_ns for row in pair.parts if (row.phase, row.part) == ("target", "compute"))
+    assert {row.phase for row in pair.kernels} == {"target", "draft", "accept"}
+    assert {story.phase for story in pair.stories if story.about == "compute"} == {"target", "draft", "accept"}
+
+
+def test_phases_keep_their_names_where_both_draft() -> None:
+    pair = compared(trace_of(Served(seed=1), 8), trace_of(Served(seed=2), 8))
+    assert "verify" in {row.phase for row in pair.parts} and "target" not in {row.phase for row in pair.parts}

@@ -19,6 +19,7 @@ from .pairs import Served, side_of, trace_of
         (" total > 1.5 ms ", Limit("total > 1.5 ms", (), 1.5e6, False)),
         ("verify:compute:gemm>300ns", Limit("verify:compute:gemm>300ns", ("verify", "compute", "gemm"), 300.0, False)),
         ("moe>2µs", Limit("moe>2µs", ("moe",), 2_000.0, False)),
+        ("target>1s", Limit("target>1s", ("target",), 1e9, False)),
     ],
 )
 def test_limits(text: str, limit: Limit) -> None:
@@ -46,8 +47,10 @@ def slower() -> tuple[Trace, Trace]:
         ("gemm>5us", "exceeded"),
         ("gemm>50us", "held"),
         ("total>0%", "exceeded"),
-        ("draft:norm>0ns", None),
-        ("prefill>1%", "held"),
+        ("draft:gemm>0ns", None),
+        ("target:gemm>5%", "exceeded"),
+        ("target:gemm>20%", "held"),
+        ("gap_sync>1us", "held"),
     ],
 )
 def test_judgements(slower: tuple[Trace, Trace], text: str, status: str | None) -> None:
@@ -56,12 +59,41 @@ def test_judgements(slower: tuple[Trace, Trace], text: str, status: str | None) 
     if status is None:
         # The drafter did not change: beyond 0 ns it can only be noise.
         status = "noise" if judgement.change.delta_ns > 0 else "held"
-    assert judgement.status == status
-    if text == "prefill>1%":
-        assert judgement.percent is None
+    assert judgement.status == status and judgement.note is None
+
+
+@pytest.mark.parametrize(
+    "text", ["prefill>1%", "moe>5us", "draft:attention>1%", "verify:draft>1%", "prefill:gap_sync>1us"]
+)
+def test_a_limit_on_what_neither_has_is_unknown(slower: tuple[Trace, Trace], text: str) -> None:
+    """Held would be a false comfort; a gap that neither has is a gap of 0 ns, as above."""
+    a, b = (side_of(trace) for trace in slower)
+    (judgement,) = diff([a], [b], limits=[parse_limit(text)]).limits
+    assert (judgement.status, judgement.percent, judgement.change.delta_ns) == ("unknown", None, 0)
+    assert judgement.note == f"neither A nor B has any time of '{text.split('>')[0]}'"
+
+
+def test_all_limits_hold_of_one_recording_twice(slower: tuple[Trace, Trace]) -> None:
+    sides = [side_of(slower[0]) for _ in range(2)]
+    limits = [parse_limit(text) for text in ("total>0ns", "prefill>1%", "verify>0%")]
+    assert [(one.status, one.note) for one in diff(sides[:1], sides[1:], limits=limits).limits] == [("held", None)] * 3
+
+
+def test_the_target_where_one_side_drafts() -> None:
+    """``decode`` and ``verify`` are names of the one phase that both have."""
+    plain, drafting = (
+        side_of(trace_of(Served(seed=n, layers=3, drafts=n > 1, gemm=30_000 + 5_000 * n))) for n in (1, 2)
+    )
+    limits = [parse_limit(f"{name}>5%") for name in ("target", "verify", "decode", "target:compute:gemm", "draft")]
+    found = diff([plain], [drafting], limits=limits).limits
+    assert [one.status for one in found] == ["exceeded"] * 5
+    assert found[0].change == found[1].change == found[2].change and found[0].change.a_ns > 200_000
+    assert found[0].note is None and found[3].note is None
+    assert "'verify' is 'target' here" in (found[1].note or "") and "'decode' is 'target'" in (found[2].note or "")
 
 
 def test_a_limit_that_too_few_steps_pass() -> None:
     a, b = (side_of(trace_of(Served(seed=n, gemm=30_000 * n), 3, ranks=1)) for n in (1, 2))
     first, second = diff([a], [b], limits=[parse_limit("verify>5%"), parse_limit("draft>90%")]).limits
     assert (first.status, second.status) == ("unknown", "held")
+    assert first.note == "beyond the limit, but too few steps tell what is noise" and second.note is None

@@ -10,6 +10,7 @@ import pytest
 from profkit.analyzers.diff.grid import confirmed
 from profkit.analyzers.diff.noise import LEVEL, MIN_STEPS, Noise, change_of_means, holm
 from profkit.analyzers.diff.student import FREEDOM, REACH_95, reach_95, two_sided
+from profkit.analyzers.words import interval
 from profkit.traces import F64
 
 PAIRS = 1_000
@@ -149,3 +150,19 @@ def test_a_change_between_two_ranks_must_show_on_one_of_them() -> None:
     assert across.significant().tolist() == [True, True]
     own = [change_of_means(a, b) for a, b in zip(before, after, strict=True)]
     assert confirmed(across, own).significant().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (-1_140_000, -599_000, "−1.14 ms … −0.60 ms"),
+        (-16_500, 57, "−16.5 µs … +0.1 µs"),
+        (-224_000_000, -193_000_000, "−224 ms … −193 ms"),
+        (-4_000, 2_560_000_000, "−0.00 s … +2.56 s"),
+        (-16, 57, "−16 ns … +57 ns"),
+        (0, 1_200, "0.00 µs … +1.20 µs"),
+        (0, 0, "0 ns … 0 ns"),
+    ],
+)
+def test_both_ends_of_an_interval_are_written_alike(low: int, high: int, text: str) -> None:
+    assert interval(low, high) == text

@@ -20,12 +20,14 @@ from profkit.analyzers.diff import diff, pair_up, parse_limit
 from profkit.analyzers.diff.flame import diff_flame
 from profkit.analyzers.flame import gpu_flame
 from profkit.cli import main
+from profkit.reports.diff_figures import longest, waterfall
 from profkit.reports.diff_html import render_diff_page
 from profkit.traces import Trace
+from tests.builders import TraceBuilder
 from tests.reports.chromium import Tab, browser, require
 from tests.reports.pages import HOSTILE
 
-from .pairs import Served, at_concurrency, side_of, trace_of
+from .pairs import Served, at_concurrency, compared, side_of, trace_of
 
 FRAME = '#flame-graph [aria-label^="{}"]'
 FAST, SLOW = Served(seed=1, layers=3), Served(seed=2, layers=3, gemm=45_000, inserted=("rope_kernel", 9_000))
@@ -73,17 +75,42 @@ def test_the_target_is_one_phase_where_one_side_drafts() -> None:
     a, b = side_of(trace_of(Served(seed=1, layers=2, drafts=False), 8)), side_of(trace_of(Served(seed=2, layers=2), 8))
     flame = diff_flame(a, b, (1.0, 1.0))
     labels = [flame.strings[n] for n in flame.label.tolist()]
-    assert "decode" not in labels
-    assert flame.a_ns[labels.index("verify")] > 0 and flame.b_ns[labels.index("verify")] > 0
+    assert "decode" not in labels and "verify" not in labels
+    assert flame.a_ns[labels.index("target")] > 0 and flame.b_ns[labels.index("target")] > 0
 
 
-def test_waterfall_ends_at_b(slower: str) -> None:
-    (bars,) = data_of(slower)["charts"]["waterfall-0"]["data"]
-    changes = list(zip(bars["base"], bars["x"], strict=True))
-    assert changes[0][0] == 0 and changes[-1][0] == 0
-    for (base, length), (following, _) in pairwise(changes[:-1]):
-        assert following == pytest.approx(base + length)
-    assert changes[-2][0] + changes[-2][1] == pytest.approx(changes[-1][1])
+def test_one_sided_frames_say_whose_they_are(slower: str) -> None:
+    flame = data_of(slower)["pairs"][0]["flame"]
+    only = {flame["strings"][label]: side for label, side in zip(flame["label"], flame["only"], strict=True)}
+    assert only["rope_kernel"] == "b" and only["verify"] == ""
+
+
+def test_waterfall_ends_at_b() -> None:
+    pair = compared(trace_of(FAST, 8), trace_of(SLOW, 8))
+    assert pair.total is not None
+    first, *changes, last = waterfall(pair)
+    assert (first.begin_ns, first.end_ns) == (0, pair.total.a_ns)
+    for bar, following in pairwise([first, *changes]):
+        assert following.begin_ns == bar.end_ns
+    assert (last.begin_ns, last.end_ns) == (0, pair.total.b_ns) and changes[-1].end_ns == pair.total.b_ns
+    assert longest((first, *changes, last)) >= max(pair.total.a_ns, pair.total.b_ns)
+    assert any(bar.pale for bar in changes) and not changes[0].pale
+
+
+def test_waterfall_of_plain_and_speculative() -> None:
+    pair = compared(trace_of(Served(seed=1, layers=2, drafts=False), 8), trace_of(Served(seed=2, layers=2), 8))
+    labels = [bar.label for bar in waterfall(pair)]
+    assert any(label.startswith("target · ") for label in labels)
+    assert not any(label.startswith(("decode", "verify")) for label in labels)
+
+
+def test_nothing_is_pale_where_nothing_was_tested() -> None:
+    assert not any(bar.pale for bar in waterfall(compared(trace_of(FAST, 3), trace_of(SLOW, 3))))
+
+
+def test_shown_text_has_no_hyphen_for_a_minus(slower: str) -> None:
+    shown = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", slower, flags=re.DOTALL)
+    assert "−" in shown and not re.search(r"(?<![\w-])-\d", shown)
 
 
 def test_timelines_share_a_scale(slower: str) -> None:
@@ -96,9 +123,8 @@ def test_timelines_share_a_scale(slower: str) -> None:
 
 
 def test_nothing_comes_from_elsewhere(slower: str) -> None:
-    without_plotly = re.sub(r'<script type="text/plain" id="plotly">.*?</script>', "", slower, flags=re.DOTALL)
-    assert not re.search(r"https?://(?!www\.w3\.org)", without_plotly)
-    assert not re.search(r"<(link|img|script)[^>]+(src|href)=\"(?!data:|#)", without_plotly)
+    assert not re.search(r"https?://", slower)
+    assert not re.search(r"<(link|img|script)[^>]+(src|href)=\"(?!data:|#)", slower)
 
 
 def test_the_same_pair_gives_the_same_page(slower: str) -> None:
@@ -110,7 +136,7 @@ def test_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
     target = tmp_path / "page.html"
     assert main(["diff", str(root / "ep2/c1"), str(root / "ep2-dflash/c1"), "--json", "-o", str(target)]) == 0
     assert json.loads(capsys.readouterr().out)["total"]["b_ns"] == 9_749_538
-    assert "A speculative cycle takes 9.75 ms" in target.read_text("utf-8")
+    assert "A speculative cycle takes 9.75\u00a0ms" in target.read_text("utf-8")
 
 
 def test_pure_functions_of_the_page() -> None:
@@ -164,9 +190,13 @@ def test_flame_graph(tab: Tab, tmp_path: Path, slower: str) -> None:
     show(tab, tmp_path, slower)
     wide = frames(tab)
     assert "rope_kernel" in wide
-    colour = "getComputedStyle(document.querySelector('#flame-graph [aria-label^=rope_kernel]')).backgroundColor"
-    assert tab.js(colour) == "rgb(197, 53, 43)"
+    assert tab.js(f"document.querySelector('{FRAME.format('rope_kernel')}').classList.contains('one-sided')")
+    assert tab.js(f"document.querySelector('{FRAME.format('rope_kernel')}').ariaLabel").endswith("only in B")
+    assert tab.js("document.querySelector('#flame-only').textContent") == "only in B"
+    colour = "getComputedStyle(document.querySelector('#flame-graph [aria-label^={}]')).backgroundImage"
+    assert "gradient" in tab.js(colour.format("rope_kernel")) and tab.js(colour.format("verify")) == "none"
     tab.click_on("#flame-width [value=a]")
+    assert tab.js("document.querySelector('#flame-only').textContent") == "only in A"
     assert "rope_kernel" not in frames(tab) and frames(tab)["verify"] < wide["verify"]
     tab.click_on(FRAME.format("verify"))
     assert "draft" not in frames(tab)
@@ -205,7 +235,7 @@ def test_timelines_move_together(tab: Tab, tmp_path: Path, slower: str) -> None:
 def test_waterfall_tables_and_theme(tab: Tab, tmp_path: Path, slower: str) -> None:
     tab.size(1400, 900, dark=True)
     show(tab, tmp_path, slower)
-    assert tab.js("document.querySelectorAll('[data-chart=waterfall-0] .bars .point').length") > 6
+    assert tab.js("document.querySelectorAll('.waterfall i').length") > 6
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = tab.js(ground)
     tab.click_on("#theme")
@@ -219,7 +249,9 @@ def test_waterfall_tables_and_theme(tab: Tab, tmp_path: Path, slower: str) -> No
         "exceeded",
         "held",
     ]
-    assert "new" in tab.js("[...document.querySelectorAll('#kernels .state')].map(c => c.textContent)")
+    assert "only in B" in tab.js("[...document.querySelectorAll('#kernels .state')].map(c => c.textContent)")
+    calls = tab.js("[...document.querySelectorAll('#kernels tbody .num small')].map(c => c.textContent)")
+    assert len(calls) > 10 and all(re.fullmatch(r"[\d.]+ × [\d.]+\xa0[µm]?s", text) for text in calls)
 
 
 def test_pairs_have_tabs(tab: Tab, tmp_path: Path) -> None:
@@ -228,18 +260,31 @@ def test_pairs_have_tabs(tab: Tab, tmp_path: Path) -> None:
     assert tab.js("document.querySelectorAll('#pairs [role=tab]').length") == 2
     tab.click_on("#pairs [role=tab]:nth-child(2)")
     assert tab.js("[...document.querySelectorAll('[data-pair]')].every(p => p.hidden === (p.dataset.pair !== '1'))")
-    assert tab.js("document.querySelectorAll('[data-chart=waterfall-1] .bars .point').length") > 2
+    assert tab.js("document.querySelectorAll('#waterfall [data-pair]:not([hidden]) i').length") > 2
     tab.key("ArrowLeft")
     assert tab.js("document.querySelector('#pairs [aria-selected=true]').textContent") == "concurrency 1"
     tab.click_on("#all-pairs [data-select='1']")
     assert tab.js("document.querySelector('#pairs [aria-selected=true]').textContent") == "concurrency 32"
 
 
-@pytest.mark.parametrize("width", [1400, 900, 640])
+@pytest.mark.parametrize("width", [1400, 900, 700, 400])
 def test_nothing_is_wider_than_the_window(tab: Tab, tmp_path: Path, slower: str, width: int) -> None:
+    """Nor does anything reach beyond it but in a box that scrolls; and the waterfall's words stand apart."""
     tab.size(width, 900)
     show(tab, tmp_path, slower)
     assert tab.js("document.documentElement.scrollWidth") <= width
+    beyond = (
+        "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll table') && "
+        "e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert tab.js(beyond) == []
+    overlapping = (
+        "[...document.querySelectorAll('.waterfall li')].filter(row => {"
+        "const boxes = ['.label', '.lane', '.amount'].map(s => row.querySelector(s).getBoundingClientRect());"
+        "return boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right"
+        " && a.top < b.bottom && b.top < a.bottom)); }).length"
+    )
+    assert tab.js("document.querySelectorAll('.waterfall li').length") > 6 and tab.js(overlapping) == 0
 
 
 def test_hostile_names_do_nothing(tab: Tab, tmp_path: Path) -> None:
@@ -248,21 +293,52 @@ def test_hostile_names_do_nothing(tab: Tab, tmp_path: Path) -> None:
     ]
     show(tab, tmp_path, page(traces[:1], traces[1:], (HOSTILE[0], HOSTILE[4])))
     assert tab.js("document.querySelectorAll('img, [onerror]').length") == 0
-    assert tab.js("[...document.scripts].every(s => s.id || s.type === 'module' || s.textContent.includes('Plotly'))")
+    assert tab.js("[...document.scripts].every(s => s.id || s.type === 'module')")
     assert tab.js("document.querySelector('h1').textContent") == f"{HOSTILE[0]} → {HOSTILE[4]}"
+
+
+def without_steps(kernels: int) -> Trace:
+    builder = TraceBuilder().rank(0)
+    for start in range(0, 10 * kernels, 10):
+        builder.launch(start, start + 1, "gemm", start + 3, start + 8)
+    return builder.trace()
+
+
+def shown_sections(tab: Tab) -> list[str]:
+    """Sections that are seen, which must be those of the table of contents."""
+    seen: list[str] = tab.js("[...document.querySelectorAll('section')].filter(s => !s.hidden).map(s => s.id)")
+    assert seen == tab.js("[...document.querySelectorAll('#contents a:not([hidden])')].map(a => a.hash.slice(1))")
+    return seen
 
 
 def test_odd_pairs_are_drawn(tab: Tab, tmp_path: Path) -> None:
     """Not comparable; without steps; without noise."""
-    from .test_comparable import no_steps
-
-    show(tab, tmp_path, page([trace_of(FAST, 8)], [no_steps()]))
+    show(tab, tmp_path, page([trace_of(FAST, 8)], [without_steps(10)]))
     assert tab.js("document.querySelector('#verdict .badge').textContent") == "no"
-    assert tab.js("document.querySelector('#flame').hidden && document.querySelector('#timeline').hidden")
-    show(tab, tmp_path, page([no_steps()], [no_steps()]))
-    assert "all" in frames(tab) and tab.js("document.querySelector('#timeline').hidden")
+    assert shown_sections(tab) == ["verdict"]
+    show(tab, tmp_path, page([without_steps(10)], [without_steps(12)]))
+    assert "all" in frames(tab) and "timeline" not in shown_sections(tab)
+    assert "changes in the time of the whole recording" in tab.js("document.querySelector('#waterfall').innerText")
+    assert tab.js("document.querySelectorAll('main .change.noise, tr.noise').length") == 0
+    assert "within noise" not in tab.js("document.querySelector('#parts').innerText")
+    assert tab.js("document.querySelector('#kernels .state').textContent") == "not tested"
     show(tab, tmp_path, page([trace_of(FAST, 3)], [trace_of(SLOW, 3)]))
+    assert tab.js("[...document.querySelectorAll('#parts .unknown')].every(v => v.textContent === 'not tested')")
     assert tab.js("document.querySelectorAll('#parts .unknown').length") > 3
+
+
+def test_the_same_recording_twice(tab: Tab, tmp_path: Path) -> None:
+    """One sentence, and limits if there are any; beside another pair, no more than that either."""
+    trace = trace_of(FAST, 8)
+    show(tab, tmp_path, page([trace], [trace]))
+    assert shown_sections(tab) == ["verdict"] and tab.js("document.querySelectorAll('table').length") == 0
+    assert "the same recording" in tab.js("document.querySelector('#verdict').innerText")
+    same = at_concurrency(trace, 32)
+    others = [at_concurrency(trace_of(Served(seed=n, layers=1), 6, 1), 1) for n in (1, 2)]
+    show(tab, tmp_path, page([others[0], same], [others[1], same]))
+    assert "the same recording" in tab.js("document.querySelector('#all-pairs').innerText")
+    tab.click_on("#pairs [role=tab]:nth-child(2)")
+    assert shown_sections(tab) == ["all-pairs", "verdict", "definitions"]
 
 
 def test_it_prints(tab: Tab, tmp_path: Path, slower: str) -> None:

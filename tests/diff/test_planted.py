@@ -6,8 +6,9 @@ import pytest
 
 from profkit.analyzers.diff.result import PairDiff
 from profkit.traces import Trace
+from tests.analyzers.engine import run
 
-from .pairs import Served, compared, trace_of
+from .pairs import Served, compared, served, trace_of
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_one_kernel_seven_per_cent_slower(before: Trace) -> None:
     gemm = "nvjet_tst_64x8_64x16"
     assert changed(pair) == {("slower", gemm, gemm)}
     assert pair.total is not None and pair.total.significant
-    assert "verify's kernels grew" in pair.summary and "% longer" in pair.summary
+    assert "verify kernels grew" in pair.summary and "% longer" in pair.summary
 
 
 def test_one_kernel_inserted(before: Trace) -> None:
@@ -56,7 +57,7 @@ def test_a_synchronisation_added(before: Trace) -> None:
     assert changed(pair) == set()
     host = next(story for story in pair.stories if story.about == "host")
     assert host.change.significant and host.change.delta_ns > 0
-    assert "gaps in which the GPU waits for its host" in pair.summary
+    assert "host gaps" in pair.summary
 
 
 def test_one_rank_slower(before: Trace) -> None:
@@ -95,3 +96,49 @@ def test_without_a_change_nothing_is_significant(ranks: int) -> None:
         assert pair.total is not None
         alarms += bool(significant(pair) or pair.total.significant)
     assert alarms <= 1
+
+
+def with_late_host(seed: int, late: int | None = None, ranks: int = 2) -> Trace:
+    """A recording in which the rank ``late`` launches kernels one by one, and so keeps the others waiting."""
+    plans = [Served(seed=seed, eager=rank == late) for rank in range(ranks)]
+    return run(*plans, steps=12, programme=served)
+
+
+def story(pair: PairDiff, about: str) -> tuple[int, int, int | None]:
+    """The ranks it is about in A and in B, and whose host gaps explain it."""
+    (found,) = [one for one in pair.stories if one.about == about]
+    return found.a_rank, found.b_rank, found.follows
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_waiting_for_a_late_host_is_no_cause_of_its_own(late: int) -> None:
+    """One cause, with the waiting of the other rank as its consequence, and each rank named."""
+    pair = compared(with_late_host(1, late), with_late_host(2))
+    assert story(pair, "host")[0] == late and story(pair, "waiting") == (1 - late, 1 - late, late)
+    host, rest = pair.summary.split(", and with them ")
+    assert "host gaps" in host and f"rank {late}" in host.split("; ")[-1]
+    assert rest.startswith((f"rank {1 - late}'s waiting for it (", f"rank {1 - late}'s waiting for rank {late} ("))
+    assert pair.summary.count("waiting") == 1
+
+
+def test_waiting_that_came_with_a_late_host() -> None:
+    pair = compared(with_late_host(1), with_late_host(2, late=1))
+    assert story(pair, "host")[1] == 1 and story(pair, "waiting") == (0, 0, 1)
+    assert " and with them rank 0's waiting for " in pair.summary
+
+
+def test_waiting_of_several_ranks_for_one() -> None:
+    pair = compared(with_late_host(1, late=2, ranks=3), with_late_host(2, ranks=3))
+    assert story(pair, "waiting")[2] == 2 and story(pair, "waiting")[0] in (0, 1)
+    assert pair.summary.count("waiting") == 1
+
+
+def test_waiting_for_a_slow_gpu_is_not_the_hosts_doing(before: Trace) -> None:
+    pair = compared(before, trace_of(Served(seed=2), slow_rank=1.5))
+    assert story(pair, "waiting") == (0, 0, None)
+    assert "with them" not in pair.summary and "rank 0's waiting for rank 1 grew" in pair.summary
+
+
+def test_one_rank_is_not_named() -> None:
+    pair = compared(trace_of(Served(seed=1), ranks=1), trace_of(Served(seed=2, gemm=40_000), ranks=1))
+    assert "verify kernels grew" in pair.summary and "rank" not in pair.summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,18 @@ def test_eager_to_graphs_names_the_cause(graphs: PairDiff) -> None:
     assert changes["host"].significant and changes["host"].delta_ns < -200_000_000
     assert not changes["transfer"].significant and abs(changes["transfer"].delta_ns) < 100_000
     assert graphs.summary.startswith("A step takes 9.75 ms instead of 217 ms: 22.3 times as fast")
-    assert "gaps in which the GPU waits for its host went (208 ms to 2.11 ms)" in graphs.summary
-    assert "waiting in collectives for other ranks on rank 1 went (195 ms to 557 µs)" in graphs.summary
-    assert "the transfers of collectives did not change beyond noise (1.27 ms to 1.25 ms)" in graphs.summary
+    host = "rank 0's host gaps went (208 ms to 1.82 ms)"
+    assert f"; {host}, and with them rank 1's waiting for it (195 ms to 557 µs); " in graphs.summary
+    assert "; rank 1's transfers in collectives did not change beyond noise (1.27 ms to 1.25 ms); " in graphs.summary
+    assert "(95 %: −224 ms … −193 ms)" in graphs.summary
+
+
+def test_eager_to_graphs_names_the_ranks(graphs: PairDiff) -> None:
+    ranks = {story.about: (story.a_rank, story.b_rank, story.follows) for story in graphs.stories}
+    assert (ranks["host"], ranks["waiting"]) == ((0, 0, None), (1, 1, 0))
+    host = graphs.ranks[0].host
+    assert host is not None and (host.a_ns, host.b_ns) == (207_874_124, 1_822_461)
+    assert (ranks["compute"][:2]) == (0, 1)
 
 
 def test_eager_to_graphs_aligns_the_kernels(graphs: PairDiff) -> None:
@@ -83,3 +93,26 @@ def test_public_pair() -> None:
     assert [round(side.ops_sum_ns / 1e6, 1) for side in found.sides] == [541.1, 494.1]
     assert "the second is 579 µs shorter" in found.summary and "sum to 47.0 ms less" in found.summary
     assert not any(row.significant for row in (*found.parts, *found.kernels))
+    assert {row.state for row in found.kernels} <= {"unknown", "new", "gone"}
+    untested = [row for row in found.kernels if row.state == "unknown"]
+    assert untested and all(row.a_count and row.b_count and row.a_call_ns and row.b_call_ns for row in untested)
+
+
+def test_plain_to_speculative_has_one_target() -> None:
+    """The target's forward took 0.55 ms of experts' kernels more per step; nothing of it is gone or new."""
+    found = pair("ep2/c1", "ep2-dflash/c1")
+    assert found.total is not None and sum(row.delta_ns for row in found.parts) == found.total.delta_ns
+    cells = {(row.phase, row.part, row.kernel_class): (row.a_ns, row.b_ns) for row in found.parts}
+    assert cells["target", "compute", "moe"] == (1_357_160, 1_742_591)
+    assert not {"decode", "verify"} & {phase for phase, _, _ in cells}
+    moe = next(row for row in found.kernels if row.b_name == "fused_moe_kernel")
+    assert (moe.phase, moe.state, moe.a_count, moe.b_count) == ("target", "slower", 96, 96)
+
+
+def test_calls_per_token() -> None:
+    """A quarter as many calls per token, each a tenth longer: not faster."""
+    found = pair("tp1/c1", "tp1-dflash/c1", "token")
+    assert Counter(row.state for row in found.kernels)["less often"] > 5
+    row = next(row for row in found.kernels if row.a_name == "nvjet_sm90_tst_192x8_64x8_2x1_v_bz_TNT")
+    assert row.state == "less often" and row.a_ns > 3 * row.b_ns
+    assert (row.a_call_ns, row.b_call_ns) == (47_907, 53_332)

@@ -23,7 +23,8 @@ from tests.reports.pages import HOSTILE, analysed, inferred, large, page, sized,
 from tests.shared_files import shared
 
 SECTIONS = [
-    "verdict", "budget", "flame", "timeline", "collectives", "graphs", "kernels", "health", "provenance", "definitions",
+    "verdict", "budget", "flame", "timeline", "collectives", "graphs", "layers", "kernels", "health", "provenance",
+    "definitions",
 ]  # fmt: skip
 
 

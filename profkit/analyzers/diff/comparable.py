@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from profkit.analyzers.cycle import device_steps
 from profkit.analyzers.ranks import lost_steps
-from profkit.analyzers.words import listed, tokens
+from profkit.analyzers.words import listed, share, tokens
 from profkit.traces import Trace
 
 from .noise import MIN_STEPS
 from .result import Comparable, Per
-from .side import Side
+from .side import Context, Side
 
 ALIKE = 0.01
 """Accept lengths that differ by less than this share are the same."""
 
-SLOWDOWN = 0.05
-"""Recorders that slow their runs down by shares further apart than this cannot be compared without a warning."""
+SLOWED = 1.1
+"""A recorder that makes a run slower by more than this factor is named. Less is not told apart from what the rates
+measured without it also hold: the prefill of requests that take the place of finished ones."""
 
 MOST_SETTINGS = 4
+SAME = "A and B are the same recording"
+BESIDE = {"attention_backend": "attention backend", "prompt_len": "prompt length"}
+"""Settings that shape a step as much as the rest but are often not recorded, and their names."""
+
+NO_STEPS = (
+    "neither has decode steps: the whole recordings are compared, each as long as it was left running, and no change "
+    "can be told from noise"
+)
 LOSSES = ("dropped_records", "truncated", "bad_times")
 
 
@@ -31,11 +40,16 @@ def comparability(a: Side, b: Side, per: Per) -> Comparable:
     forbidding = tuple(_forbidden(a, b, per))
     if forbidding:
         return Comparable("no", forbidding)
-    identical = fingerprint(a.attribution.trace) == fingerprint(b.attribution.trace)
-    reasons: tuple[str, ...] = ("A and B are the same recording",) if identical else ()
-    reasons += (*_run_differs(a, b), *_tokens_differ(a, b, per), *_recording_differs(a, b))
+    if _essence(a) == _essence(b):
+        return Comparable("same", (SAME,), identical=True)
+    reasons = (*_run_differs(a, b), *_tokens_differ(a, b, per), *_not_recorded(a, b), *_recording_differs(a, b))
     reasons += tuple(text for letter, side in (("A", a), ("B", b)) for text in _doubts(letter, side))
-    return Comparable("warn" if reasons else "ok", reasons, identical)
+    return Comparable("warn" if reasons else "ok", reasons)
+
+
+def _essence(side: Side) -> tuple[str, int, float | None]:
+    """What is equal in one recording compared with itself: its activities, and what is made of them."""
+    return fingerprint(side.attribution.trace), side.steps, side.tokens
 
 
 def fingerprint(trace: Trace) -> str:
@@ -71,13 +85,17 @@ def _run_differs(a: Side, b: Side) -> Iterator[str]:
     """What is known of the two runs and not the same."""
     yield from _unlike("GPU", _gpus(a), _gpus(b))
     yield from _unlike("number of ranks", len(a.devices()), len(b.devices()))
-    yield from _unlike("driver", a.attribution.trace.source.driver, b.attribution.trace.source.driver)
-    yield from _unlike("engine", a.run.engine, b.run.engine)
+    for name in ("driver", "CUDA version"):
+        yield from _unlike(name, _drivers(a).get(name), _drivers(b).get(name))
+    if a.run.engine.casefold() != b.run.engine.casefold():
+        yield from _unlike("engine", a.run.engine, b.run.engine)
     yield from _unlike("graph mode", _graph_mode(a), _graph_mode(b))
     yield from _unlike("batch size", a.cycle.batch_size, b.cycle.batch_size)
-    for name in sorted(set(a.context.versions) & set(b.context.versions) - {"driver", "nsys"}):
-        yield from _unlike(f"version of {name}", a.context.versions[name], b.context.versions[name])
-    settings = list(_settings(a.context.settings, b.context.settings))
+    for name in sorted(set(a.context.versions) & set(b.context.versions) - {"driver", "cuda", "nsys"}):
+        # torch 2.11.0+cu130 is 2.11.0, built for another CUDA.
+        first, second = (side.context.versions[name].partition("+")[0] for side in (a, b))
+        yield from _unlike(f"version of {name}", first, second)
+    settings = list(_settings(a.context, b.context))
     yield from settings[:MOST_SETTINGS]
     if len(settings) > MOST_SETTINGS:
         yield f"{len(settings) - MOST_SETTINGS} more settings differ"
@@ -89,10 +107,21 @@ def _unlike(what: str, a: object, b: object) -> Iterator[str]:
         yield f"{what}: {a} in A, {b} in B"
 
 
-def _settings(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[str]:
-    if a and b:
-        for name in sorted(set(a) | set(b)):
-            yield from _unlike(name, a.get(name, "not set"), b.get(name, "not set"))
+def _settings(a: Context, b: Context) -> Iterator[str]:
+    if not a.settings or not b.settings:
+        return
+    for name in sorted(a.settings.keys() | b.settings.keys()):
+        # What is missing was not set, unless the record does not say or it is told in a line of its own.
+        missing = [None if name in BESIDE or not side.complete else "not set" for side in (a, b)]
+        yield from _unlike(name, a.settings.get(name, missing[0]), b.settings.get(name, missing[1]))
+
+
+def _drivers(side: Side) -> dict[str, str]:
+    """The driver's own version and that of CUDA, which a PyTorch trace gives in its place."""
+    versions = side.context.versions
+    found = {"driver": versions.get("driver", ""), "CUDA version": versions.get("cuda", "")}
+    name, _, cuda = side.attribution.trace.source.driver.partition(" ")
+    return found | ({"CUDA version": cuda} if name == "CUDA" else {"driver": name} if name else {})
 
 
 def _gpus(side: Side) -> str:
@@ -116,17 +145,29 @@ def _tokens_differ(a: Side, b: Side, per: Per) -> Iterator[str]:
         yield f"steps yield {tokens(a.tokens)} and {tokens(b.tokens)} tokens: compare with --per token"
 
 
+def _not_recorded(a: Side, b: Side) -> Iterator[str]:
+    """One line on everything that is known of one side only."""
+    missing: dict[str, list[str]] = {"A": [], "B": []}
+    for name, title in BESIDE.items():
+        known = name in a.context.settings, name in b.context.settings
+        if known[0] != known[1]:
+            missing["B" if known[0] else "A"].append(title)
+    if a.steps and (a.cycle.accept_len is None) != (b.cycle.accept_len is None):
+        missing["B" if a.cycle.accept_len is not None else "A"].append("accept length")
+    texts = [f"{listed(titles)} of {letter}" for letter, titles in missing.items() if titles]
+    if texts:
+        yield f"not recorded: {'; '.join(texts)}"
+
+
 def _recording_differs(a: Side, b: Side) -> Iterator[str]:
     sources = [f"{s.tool or s.format} {s.tool_version}".strip() for s in (x.attribution.trace.source for x in (a, b))]
     yield from _unlike("recorder", *sources)
-    slowdowns = a.context.slowdown, b.context.slowdown
-    if slowdowns[0] is not None and slowdowns[1] is not None and abs(slowdowns[0] - slowdowns[1]) > SLOWDOWN:
-        yield f"the recorder made A {slowdowns[0]:.2f} times as slow and B {slowdowns[1]:.2f} times"
+    slowdowns = (("A", a.context.slowdown or 1.0), ("B", b.context.slowdown or 1.0))
+    slowed = [f"{letter} by {share(times - 1, 1)}" for letter, times in slowdowns if times > SLOWED]
+    if slowed:
+        yield f"the recorder slowed {listed(slowed)}"
     if not a.steps and not b.steps:
-        yield (
-            "neither has decode steps: the whole recordings are compared, whose lengths are when recording began and "
-            "ended, and no change can be told from noise"
-        )
+        yield NO_STEPS
 
 
 def _doubts(letter: str, side: Side) -> Iterator[str]:

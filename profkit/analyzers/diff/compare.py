@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
-from .comparable import comparability
+from .comparable import SAME, comparability
 from .grid import Grid
 from .kernels import kernel_changes
 from .limits import Limit, judge
 from .pairing import pair_up
 from .parts import part_changes
-from .result import Comparable, Diff, Judgement, PairDiff, Per, Recorded
+from .result import (
+    Change,
+    Comparable,
+    Diff,
+    Judgement,
+    KernelChange,
+    PairDiff,
+    PartChange,
+    Per,
+    RankChange,
+    Recorded,
+    StoryChange,
+)
 from .sentence import summary, whole_summary
 from .side import Side
 from .stories import rank_changes, story_changes
@@ -59,33 +72,47 @@ def tokens_of(a: Side, b: Side, per: Per) -> tuple[float, float]:
 
 
 def _abstained(a: Side, b: Side, per: Per, verdict: Comparable) -> PairDiff:
-    reasons = "; ".join(verdict.reasons)
-    return PairDiff(
-        a=a.name,
-        b=b.name,
-        per=per,
-        comparable=verdict,
-        total=None,
-        parts=(),
-        window="steps" if a.steps or b.steps else "recording",
-        sides=(_recorded(a), _recorded(b)),
-        stories=(),
-        ranks=(),
-        kernels=(),
-        limits=(),
-        summary=f"No comparison: {reasons}.",
-    )
+    return _pair(a, b, per, verdict, f"No comparison: {'; '.join(verdict.reasons)}.")
 
 
 def _compared(a: Side, b: Side, per: Per, verdict: Comparable, grid: Grid, limits: tuple[Judgement, ...]) -> PairDiff:
-    tokens = tokens_of(a, b, per)
     total, parts = part_changes(grid)
+    if verdict.identical:
+        held = tuple(replace(limit, status="held", note=None) for limit in limits)
+        return _pair(a, b, per, verdict, f"{SAME}, so nothing changed.", total=total, parts=parts, limits=held)
+    tokens = tokens_of(a, b, per)
     ranks = rank_changes(a, b, tokens)
-    stories = story_changes(grid, ranks, one_target=a.cycle.kind != b.cycle.kind)
+    stories = story_changes(grid, ranks, (a, b), tokens)
     sides = _recorded(a), _recorded(b)
-    told = (
-        summary(per, total, stories, sides, verdict.identical) if a.steps else whole_summary(sides, verdict.identical)
+    return _pair(
+        a,
+        b,
+        per,
+        verdict,
+        summary(per, total, stories, sides, [row.rank for row in ranks]) if a.steps else whole_summary(sides),
+        total=total,
+        parts=parts,
+        stories=stories,
+        ranks=ranks,
+        kernels=kernel_changes(a, b, tokens),
+        limits=limits,
     )
+
+
+def _pair(
+    a: Side,
+    b: Side,
+    per: Per,
+    verdict: Comparable,
+    told: str,
+    *,
+    total: Change | None = None,
+    parts: tuple[PartChange, ...] = (),
+    stories: tuple[StoryChange, ...] = (),
+    ranks: tuple[RankChange, ...] = (),
+    kernels: tuple[KernelChange, ...] = (),
+    limits: tuple[Judgement, ...] = (),
+) -> PairDiff:
     return PairDiff(
         a=a.name,
         b=b.name,
@@ -93,11 +120,11 @@ def _compared(a: Side, b: Side, per: Per, verdict: Comparable, grid: Grid, limit
         comparable=verdict,
         total=total,
         parts=parts,
-        window="steps" if a.steps else "recording",
-        sides=sides,
+        window="steps" if a.steps or b.steps else "recording",
+        sides=(_recorded(a), _recorded(b)),
         stories=stories,
         ranks=ranks,
-        kernels=kernel_changes(a, b, tokens),
+        kernels=kernels,
         limits=limits,
         summary=told,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from profkit.traces import F64, I64, Bools
 
 from .noise import Noise, change_of_means
+from .phases import one_target
 from .result import Change, Interval
 from .side import Side, cells_of
 
@@ -19,12 +20,14 @@ class Grid:
 
     Where these are two different ranks, ``own`` holds each of them in A and in B: a change counts only if a rank shows
     it by itself, since which of two ranks is slower by a hair is chance. ``ranks`` are the slowest in A and B.
+    ``one_target`` tells whether plain decoding and verifying are one phase.
     """
 
     codes: I64
     slowest: tuple[F64, F64]
     own: tuple[tuple[F64, F64], ...]
     ranks: tuple[int, int]
+    one_target: bool
 
     @classmethod
     def of(cls, a: Side, b: Side, tokens: tuple[float, float]) -> Grid:
@@ -32,10 +35,15 @@ class Grid:
         first, second = a.slowest(), b.slowest()
         ranks = a.ranks[first], b.ranks[second]
         devices = [(first, second), *(_same_rank(a, b, rank) for rank in ranks if ranks[0] != ranks[1])]
-        found = [(cells_of(a, x), cells_of(b, y)) for x, y in devices if x is not None and y is not None]
+        one = one_target(a.cycle, b.cycle)
+        found = [
+            (cells_of(a, x, one_target=one), cells_of(b, y, one_target=one))
+            for x, y in devices
+            if x is not None and y is not None
+        ]
         codes = np.unique(np.concatenate([cells.codes for both in found for cells in both]))
         tables = [(x.spread(codes) / tokens[0], y.spread(codes) / tokens[1]) for x, y in found]
-        return cls(codes, tables[0], tuple(tables[1:]), ranks)
+        return cls(codes, tables[0], tuple(tables[1:]), ranks, one)
 
     def noise(self, weights: F64) -> Noise:
         """The changes of the sums that the columns of ``weights`` (k, m) take over cells."""

@@ -1,8 +1,8 @@
-"""Kernels that are the same, faster, slower, new, gone or replaced: the sequences of a typical step, aligned by phase.
+"""What became of each kernel: the sequences of a typical step of each side, aligned by phase.
 
 What belongs together is found in one typical step of each side; how long it takes, and whether a change is noise, in
 all of them: the k-th kernel of a name in a phase of any step counts where the k-th one of the typical step does.
-Recordings without steps hold different amounts of the same work: there, kernels are compared by name alone.
+Recordings without steps hold different amounts of the same work: there, kernels are put together by name alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profkit.analyzers.shortnames import short_name
-from profkit.analyzers.vocabulary import CLASSES, PHASE, PHASES
-from profkit.traces import F64, I64, Bools
+from profkit.analyzers.vocabulary import CLASSES
+from profkit.traces import F64, I64
 
 from .grid import interval
+from .kernel_figures import KernelFigures
 from .names import kernel_key
-from .noise import Noise, change_of_means
+from .phases import NAMES, merged, one_target
 from .result import KernelChange, State
 from .sequences import Pair, align
 from .side import Side, one_rank
@@ -79,26 +80,24 @@ class _Groups:
 
 def kernel_changes(a: Side, b: Side, tokens: tuple[float, float]) -> tuple[KernelChange, ...]:
     """The kernels of the steps of the rank that is slowest in B, largest change first."""
-    target_is_verify = a.cycle.kind != b.cycle.kind
+    one = one_target(a.cycle, b.cycle)
     first, second = one_rank(a, b)
-    ops = _ops_of(a, first, target_is_verify), _ops_of(b, second, target_is_verify)
+    ops = _ops_of(a, first, one), _ops_of(b, second, one)
     groups = _Groups()
     for phase in np.union1d(ops[0].phase, ops[1].phase).tolist() if a.steps else []:
         _pair_up(groups, ops, phase)
     numbers = [_numbers(groups, ops, place) for place in (0, 1)]
     both = list(zip(ops, numbers, strict=True))
-    times = [_per_step(one, number, len(groups.numbers), one.duration) for one, number in both]
-    ones = [_per_step(one, number, len(groups.numbers), np.ones(len(number))) for one, number in both]
-    noise = change_of_means(times[0] / tokens[0], times[1] / tokens[1])
-    significant = noise.significant()
-    means = [table.mean(axis=0) / each for table, each in zip((*times, *ones), (*tokens, *tokens), strict=True)]
-    rows = [_row(group, place, means, noise, significant) for group, place in groups.numbers.items()]
+    times = [_per_step(side, number, len(groups.numbers), side.duration) for side, number in both]
+    counts = [_per_step(side, number, len(groups.numbers), np.ones(len(number))) for side, number in both]
+    figures = KernelFigures.of((times[0], times[1]), (counts[0], counts[1]), tokens)
+    rows = [_row(group, place, figures) for group, place in groups.numbers.items()]
     rows.sort(key=lambda row: (-abs(row.delta_ns), row.phase, row.a_name or "", row.b_name or ""))
     return tuple(rows)
 
 
-def _ops_of(side: Side, device: int, target_is_verify: bool) -> _Ops:
-    """The target's forward is one phase on both sides if only one side drafts."""
+def _ops_of(side: Side, device: int, one: bool) -> _Ops:
+    """The ops of ``device``; the target's forward is ``one`` phase on both sides if only one side drafts."""
     rows, step = side.step_of_ops(device)
     trace = side.attribution.trace
     names, place = np.unique(trace.ops.name[rows], return_inverse=True)
@@ -106,12 +105,9 @@ def _ops_of(side: Side, device: int, target_is_verify: bool) -> _Ops:
     texts: dict[str, int] = {}
     short = [texts.setdefault(text, len(texts)) for text in map(short_name, full)]
     key = [texts.setdefault(text, len(texts)) for text in map(kernel_key, full)]
-    phase = side.attribution.phase[rows].astype(np.int64)
-    if target_is_verify:
-        phase[phase == PHASE["decode"]] = PHASE["verify"]
     return _Ops(
         step=step,
-        phase=phase,
+        phase=merged(side.attribution.phase[rows].astype(np.int64), one),
         key=np.array(key, np.int64)[place],
         short=np.array(short, np.int64)[place],
         kernel_class=side.attribution.kernel_class[rows].astype(np.int64),
@@ -210,22 +206,23 @@ def _per_step(ops: _Ops, number: I64, groups: int, weights: I64 | F64) -> F64:
     return total.astype(np.float64).reshape(ops.steps, groups)
 
 
-def _row(group: _Group, place: int, means: list[F64], noise: Noise, significant: Bools) -> KernelChange:
-    a_ns, b_ns, a_count, b_count = (float(values[place]) for values in means)
-    state = group.paired
-    if state == "same" and significant[place]:
-        state = "slower" if noise.delta[place] > 0 else "faster"
+def _row(group: _Group, place: int, figures: KernelFigures) -> KernelChange:
+    a_ns, b_ns = (float(side[place]) for side in figures.time)
+    a_count, b_count = (round(float(side[place]), 6) for side in figures.count)
+    a_call, b_call = (round(float(side[place])) for side in figures.call)
     return KernelChange(
-        state=state,
-        phase=PHASES[group.phase],
+        state=figures.state(place) if group.paired == "same" else group.paired,
+        phase=NAMES[group.phase],
         kernel_class=CLASSES[group.kernel_class],
         a_name=group.a_name,
         b_name=group.b_name,
-        a_count=round(a_count, 6),
-        b_count=round(b_count, 6),
+        a_count=a_count,
+        b_count=b_count,
         a_ns=round(a_ns),
         b_ns=round(b_ns),
         delta_ns=round(b_ns) - round(a_ns),
-        ci95_ns=interval(noise, place),
-        significant=bool(significant[place]),
+        ci95_ns=interval(figures.noise, place),
+        significant=bool(figures.significant[place]),
+        a_call_ns=a_call if a_count else None,
+        b_call_ns=b_call if b_count else None,
     )

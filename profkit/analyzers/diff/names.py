@@ -1,4 +1,4 @@
-"""Kernel names without what changes from build to build: template arguments, tile sizes, architectures, versions."""
+"""Names of kernels without what changes from build to build, and of ranges without what changes from call to call."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ BUILD = re.compile(
 
 WORDS = re.compile(r"[_\s:.,<>()=-]+")
 DIGITS = re.compile(r"\d+(x\d+)*")
+FIELD = re.compile(r",\s*(seq|op_id|sizes|strides|input_op_ids)\s*=\s*(\[.*?\](?=,\s*\w+\s*=|\s*$)|[^,]*)")
+"""What PyTorch's ``record_function`` and ``emit_nvtx`` add to the name of an operator."""
+
+COUNTER = re.compile(r"(\s*#\s*|\s+)\d+$")
 MANGLED = re.compile(r"^_Z\w*?(\d+)([A-Za-z_]\w*)")
 
 
@@ -25,6 +29,11 @@ def kernel_key(name: str) -> str:
     words = [_word(word) for word in WORDS.split(_plain(short_name(name)).lower())]
     kept = [word for word in words if word]
     return " ".join(kept) or name.strip().lower()
+
+
+def range_key(text: str) -> str:
+    """A range's name each time: ``aten::mm, seq = 7`` → ``aten::mm``, ``ProfilerStep#12`` → ``ProfilerStep``."""
+    return COUNTER.sub("", FIELD.sub("", text).strip()) or text
 
 
 def _plain(name: str) -> str:

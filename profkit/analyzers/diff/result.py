@@ -12,13 +12,16 @@ from msgspec import Struct, field
 
 Per = Literal["step", "token"]
 Interval = tuple[int, int]
-State = Literal["same", "faster", "slower", "new", "gone", "replaced"]
+State = Literal["same", "faster", "slower", "more often", "less often", "replaced", "new", "gone", "unknown"]
 
 
 class Comparable(Struct, frozen=True):
-    """Whether the two recordings may be compared: ``warn`` and ``no`` give the reasons."""
+    """Whether the two recordings may be compared: ``warn`` and ``no`` give the reasons.
 
-    status: Literal["ok", "warn", "no"]
+    ``same`` is one recording twice; ``identical`` says so too.
+    """
+
+    status: Literal["ok", "warn", "no", "same"]
     reasons: tuple[str, ...]
     identical: bool = False
 
@@ -34,7 +37,11 @@ class Change(Struct, frozen=True):
 
 
 class PartChange(Struct, frozen=True):
-    """The change of one cell of the partition; changes of all cells sum to the total's."""
+    """The change of one cell of the partition; changes of all cells sum to the total's.
+
+    ``phase`` is ``target`` for plain decoding and verifying together, where one side decodes plainly and the other
+    speculates.
+    """
 
     phase: str
     part: str
@@ -48,28 +55,38 @@ class PartChange(Struct, frozen=True):
 
 class StoryChange(Struct, frozen=True):
     """A change in words: ``about`` is ``waiting`` (for other ranks, in collectives), ``transfer``, ``host`` (gaps in
-    which the GPU waits for its host), ``graph_gaps``, ``queue``, ``copies`` or ``compute``; ``rank`` whose it is in B.
+    which the GPU waits for its host), ``graph_gaps``, ``queue``, ``copies`` or ``compute``.
+
+    ``a_rank`` and ``b_rank`` say whose it is in A and in B. ``follows``, of ``waiting``, is the rank whose host gaps
+    account for at least half of the change, ``None`` where none does.
     """
 
     about: str
     phase: str | None
-    rank: int
+    a_rank: int
+    b_rank: int
     change: Change
+    follows: int | None = None
 
 
 class RankChange(Struct, frozen=True):
-    """One rank's wall time, and its collectives split into waiting for the last rank and transfer."""
+    """One rank's wall time, its collectives split into waiting for the last rank and transfer, and its host gaps."""
 
     rank: int
     wall: Change
     waiting: Change | None
     transfer: Change | None
+    host: Change | None = None
 
 
 class KernelChange(Struct, frozen=True):
     """Kernels of one phase that belong together: names are short, and ``None`` on the side that has none.
 
     Counts and times are per step (or token); times are sums of durations, which may overlap and include waiting.
+    ``a_call_ns`` and ``b_call_ns`` are the mean duration of one of them: the durations of all steps over their number,
+    ``None`` on the side that has none. ``state`` speaks of kernels that both have by ``a_ns`` and ``b_ns``; they run
+    ``more often`` or ``less often`` where their count explains the change and the time of one did not change the same
+    way; ``unknown`` is not tested, for want of steps.
     """
 
     state: State
@@ -84,17 +101,21 @@ class KernelChange(Struct, frozen=True):
     delta_ns: int
     ci95_ns: Interval | None
     significant: bool
+    a_call_ns: int | None = None
+    b_call_ns: int | None = None
 
 
 class Judgement(Struct, frozen=True):
     """A limit of ``--fail-on``: ``exceeded``, ``noise`` (beyond the limit, but not significant), ``unknown`` (beyond
-    it, and too few steps to tell), or ``held``. ``percent`` is ``None`` where A has nothing.
+    it, and too few steps to tell; or neither side has what it is about), or ``held``. ``percent`` is ``None`` where A
+    has nothing. ``note`` says why a judgement is unknown, or what the limit's name stands for here.
     """
 
     limit: str
     status: Literal["exceeded", "noise", "unknown", "held"]
     change: Change
     percent: float | None
+    note: str | None = None
 
 
 class Recorded(Struct, frozen=True):
@@ -117,7 +138,8 @@ class Recorded(Struct, frozen=True):
 class PairDiff(Struct, frozen=True):
     """Two recordings compared. ``window`` is ``steps``, or ``recording`` where neither has decode steps.
 
-    ``total`` is ``None`` and the tables are empty where the two cannot be compared.
+    ``total`` is ``None`` and the tables are empty where the two cannot be compared; of the same recording twice there
+    are only ``total`` and ``parts``, without any change.
     """
 
     a: str

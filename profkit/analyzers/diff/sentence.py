@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.analyzers.words import duration, listed, tokens
+from profkit.analyzers.words import duration, interval, listed, tokens
 
 from .result import Change, Per, Recorded, StoryChange
 
@@ -16,32 +16,28 @@ GONE = 0.02
 """What keeps less than this share of its time is said to have gone."""
 
 NAMES = {
-    "host": "gaps in which the GPU waits for its host",
-    "waiting": "waiting in collectives for other ranks",
-    "transfer": "the transfers of collectives",
+    "host": "host gaps",
+    "transfer": "transfers in collectives",
     "graph_gaps": "gaps inside CUDA graphs",
     "queue": "gaps in queues",
     "copies": "memory copies",
 }
-
-
-PHASE_NAMES = {"target": "the target's kernels", "verify": "verify's kernels", "draft": "the drafter's kernels"}
+PHASE_NAMES = {"draft": "drafter kernels", "kv_append": "KV append kernels", "step_other": "other kernels of the step",
+               "outside": "kernels outside steps"}  # fmt: skip
 
 
 def summary(
-    per: Per, total: Change, stories: Sequence[StoryChange], sides: tuple[Recorded, Recorded], identical: bool
+    per: Per, total: Change, stories: Sequence[StoryChange], sides: tuple[Recorded, Recorded], ranks: Sequence[int]
 ) -> str:
-    """One true sentence about two recordings with decode steps."""
-    if identical:
-        return "A and B are the same recording, so nothing changed."
+    """One true sentence about two recordings with decode steps; ``ranks`` are those that both have."""
     head = _head(per, total, sides)
     if total.ci95_ns is None:
         head += ", and too few steps were recorded to tell that from noise"
     elif not total.significant:
-        head += f", which is within noise ({span(total)})"
+        head += f", which is within noise (95 %: {interval(*total.ci95_ns)})"
     else:
-        head += f": {_factor(total)} ({span(total)})"
-    parts = (head, _causes(total, stories), _per_token(per, total, sides))
+        head += f": {_factor(total)} (95 %: {interval(*total.ci95_ns)})"
+    parts = (head, _causes(total, stories, ranks), _per_token(per, total, sides))
     return f"{'; '.join(part for part in parts if part)}."
 
 
@@ -52,12 +48,6 @@ def _head(per: Per, total: Change, sides: tuple[Recorded, Recorded]) -> str:
     names = {"plain": "plain step", "speculative": "speculative cycle"}
     first, second = (names.get(side.kind or "", "step") for side in sides)
     return f"A step takes {b} instead of {a}" if first == second else f"A {second} takes {b}, a {first} {a}"
-
-
-def span(change: Change) -> str:
-    """The 95 % interval in words: ``95 %: −135 to −109 ms``."""
-    low, high = change.ci95_ns or (0, 0)
-    return f"95 %: {signed(low)} to {signed(high)}"
 
 
 def signed(ns: int) -> str:
@@ -73,29 +63,65 @@ def _factor(total: Change) -> str:
     return f"{abs(percent):.2g} % {'longer' if percent > 0 else 'shorter'}"
 
 
-def _causes(total: Change, stories: Sequence[StoryChange]) -> str:
+def _causes(total: Change, stories: Sequence[StoryChange], ranks: Sequence[int]) -> str:
     """The significant changes that matter, largest first, and what became of transfers if ranks exchange anything."""
     least = NOTABLE * abs(total.delta_ns)
     named = [story for story in stories if story.change.significant and abs(story.change.delta_ns) >= least][:MOST]
-    transfer = next((story for story in stories if story.about == "transfer"), None)
-    said = [_said(story) for story in named]
-    if transfer is not None and transfer not in named and transfer.change.ci95_ns is not None:
-        said.append(_said(transfer))
+    named += [one for one in stories if one.about == "transfer" and one.change.ci95_ns and one not in named]
+    host = next((story for story in named if story.about == "host"), None)
+    effect = next((story for story in named if host is not None and _brought(host, story)), None)
+    said = []
+    for story in named:
+        if story is host and effect is not None:
+            waiting = f"rank {effect.a_rank}'s {_waiting(effect, ranks, host)} {_times(effect)}"
+            said.append(f"{_said(host, ranks)}, and with them {waiting}")
+        elif story is not effect:
+            said.append(_said(story, ranks))
+    if effect is not None:
+        return "; ".join(said)
     return listed(said) if said else ""
 
 
-def _said(story: StoryChange) -> str:
-    name = NAMES.get(story.about) or PHASE_NAMES.get(story.phase or "", f"{story.phase} kernels")
+def _brought(host: StoryChange, story: StoryChange) -> bool:
+    """Whether ``story`` is the waiting of another rank for the one whose ``host`` gaps changed."""
+    shrank = host.change.delta_ns < 0
+    owner = host.a_rank if shrank else host.b_rank
+    return story.follows == owner and (story.change.delta_ns < 0) == shrank
+
+
+def _said(story: StoryChange, ranks: Sequence[int]) -> str:
     change = story.change
-    where = f" on rank {story.rank}" if story.about in ("waiting", "transfer") else ""
-    times = f"{duration(change.a_ns)} to {duration(change.b_ns)}"
+    name = _waiting(story, ranks) if story.about == "waiting" else NAMES.get(story.about) or _kernels(story.phase)
+    if len(ranks) > 1 and story.a_rank == story.b_rank:
+        name = f"rank {story.a_rank}'s {name}"
+    are = "is" if story.about == "waiting" else "are"
     if not change.significant:
-        return f"{name} did not change beyond noise ({times})"
+        return f"{name} did not change beyond noise {_times(story)}"
     if not change.a_ns:
-        return f"{name}{where} came ({duration(change.b_ns)})"
+        return f"{name} {are} new {_times(story)}"
     if change.b_ns < GONE * change.a_ns:
-        return f"{name}{where} went ({times})"
-    return f"{name}{where} {'grew' if change.delta_ns > 0 else 'shrank'} ({times})"
+        return f"{name} went {_times(story)}"
+    return f"{name} {'grew' if change.delta_ns > 0 else 'shrank'} {_times(story)}"
+
+
+def _kernels(phase: str | None) -> str:
+    return PHASE_NAMES.get(phase or "", f"{phase} kernels")
+
+
+def _waiting(story: StoryChange, ranks: Sequence[int], host: StoryChange | None = None) -> str:
+    """For whom a rank waits; ``host`` are the gaps that were told just before."""
+    if host is not None and host.a_rank == host.b_rank:
+        return "waiting for it"
+    others = [rank for rank in ranks if rank != story.a_rank]
+    return f"waiting for rank {others[0]}" if len(others) == 1 else "waiting for other ranks"
+
+
+def _times(story: StoryChange) -> str:
+    """``(3.08 µs on rank 0 to 2.11 ms on rank 1)``; ranks only where they differ."""
+    known = ((story.change.a_ns, story.a_rank), (story.change.b_ns, story.b_rank))
+    where = [f" on rank {rank}" if story.a_rank != story.b_rank else "" for _, rank in known]
+    times = [f"{duration(ns)}{place}" for (ns, _), place in zip(known, where, strict=True)]
+    return f"({' to '.join(times if story.change.a_ns else times[1:])})"
 
 
 def _per_token(per: Per, total: Change, sides: tuple[Recorded, Recorded]) -> str:
@@ -114,16 +140,14 @@ def _per_token(per: Per, total: Change, sides: tuple[Recorded, Recorded]) -> str
     return f"per accepted token it is {each[1]} instead of {each[0]}, as {given}"
 
 
-def whole_summary(sides: tuple[Recorded, Recorded], identical: bool) -> str:
-    """One true sentence about two recordings without decode steps."""
-    if identical:
-        return "A and B are the same recording, so nothing changed."
+def whole_summary(sides: tuple[Recorded, Recorded]) -> str:
+    """One true sentence about two recordings without decode steps; the reasons say what that means."""
     a, b = sides
     wall, work = b.wall_ns - a.wall_ns, b.ops_sum_ns - a.ops_sum_ns
     joint = "although" if (wall < 0) != (work < 0) else "and"
     return (
-        f"Without decode steps only the whole recordings can be compared: the second is {duration(abs(wall))} "
-        f"{'shorter' if wall < 0 else 'longer'} ({duration(a.wall_ns)} and {duration(b.wall_ns)}), {joint} its GPU "
-        f"activities sum to {duration(abs(work))} {'less' if work < 0 else 'more'} ({duration(a.ops_sum_ns)} and "
-        f"{duration(b.ops_sum_ns)}, {a.ops:,} and {b.ops:,} of them); how long recording went on decides both."
+        f"Of the whole recordings, the second is {duration(abs(wall))} {'shorter' if wall < 0 else 'longer'} "
+        f"({duration(a.wall_ns)} and {duration(b.wall_ns)}), {joint} its GPU activities sum to {duration(abs(work))} "
+        f"{'less' if work < 0 else 'more'} ({duration(a.ops_sum_ns)} and {duration(b.ops_sum_ns)}, {a.ops:,} and "
+        f"{b.ops:,} of them)."
     )

@@ -13,8 +13,10 @@ from profkit.analyzers.matching import MatchedCollectives, match_collectives
 from profkit.analyzers.partition import COLLECTIVE, COMPUTE, COPY
 from profkit.analyzers.ranks import rank_of_device
 from profkit.analyzers.result import Cycle
-from profkit.analyzers.vocabulary import CLASSES, PARTS, PHASES
+from profkit.analyzers.vocabulary import CLASSES, PARTS
 from profkit.traces import F64, I64, Index, Run
+
+from .phases import NAMES, merged
 
 NO_CLASS = len(CLASSES)
 """Stands for the class of a gap."""
@@ -22,11 +24,15 @@ NO_CLASS = len(CLASSES)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a sweep's record says beyond the trace. ``slowdown`` is how many times slower the recorder made the run."""
+    """What a sweep's record says beyond the trace. ``slowdown`` is how many times slower the recorder made the run.
+
+    A setting that is missing was not set if the record is ``complete``, else it is not known.
+    """
 
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     slowdown: float | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,10 +161,11 @@ class Cells:
         return found
 
 
-def cells_of(side: Side, device: int) -> Cells:
+def cells_of(side: Side, device: int, *, one_target: bool = False) -> Cells:
     """Each step of ``device`` by phase, part and class; a row sums to the step's wall time.
 
-    A step reaches from its first op to the next step's; the last one to the end of the window.
+    A step reaches from its first op to the next step's; the last one to the end of the window. With ``one_target``,
+    plain decoding and verifying are one phase.
     """
     line, bounds = side.attribution.devices[device], side.bounds(device)
     inside = (line.start >= bounds[0]) & (line.end <= bounds[-1])
@@ -166,7 +173,8 @@ def cells_of(side: Side, device: int) -> Cells:
     part = line.part[inside].astype(np.int64)
     busy = np.isin(part, (COMPUTE, COLLECTIVE, COPY))
     kernel_class = np.where(busy, side.attribution.kernel_class[line.op[inside]], NO_CLASS)
-    code = cell_code(line.phase[inside].astype(np.int64), part, kernel_class.astype(np.int64))
+    phase = merged(line.phase[inside].astype(np.int64), one_target)
+    code = cell_code(phase, part, kernel_class.astype(np.int64))
     codes, column = np.unique(code, return_inverse=True)
     count = len(bounds) - 1
     # Sums of int64 stay exact in float64 below 2**53 ns, which is 104 days.
@@ -184,4 +192,4 @@ def cell_words(code: int) -> tuple[str, str, str | None]:
     """Phase, part and class of ``code``; no class for a gap."""
     rest, kernel_class = divmod(code, NO_CLASS + 1)
     phase, part = divmod(rest, len(PARTS))
-    return PHASES[phase], PARTS[part], CLASSES[kernel_class] if kernel_class < NO_CLASS else None
+    return NAMES[phase], PARTS[part], CLASSES[kernel_class] if kernel_class < NO_CLASS else None

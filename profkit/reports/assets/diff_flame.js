@@ -10,11 +10,18 @@ export function signed(ns) {
   return (ns > 0 ? '+' : ns < 0 ? '−' : '') + duration(Math.abs(ns));
 }
 
-// How a frame that takes `a` in A and `b` in B is coloured: red longer, blue shorter, full colour at twice or half.
+// A change as a share of what A has: '−50 %', '21.7 times' from ten times A's own on, 'new' or 'gone'.
+export function relative(a, b) {
+  if (!a || !b) return b ? 'new' : a ? 'gone' : '';
+  if (b - a >= 10 * a) return `${(b / a).toFixed(b >= 100 * a ? 0 : 1)} times`;
+  return (b < a ? '−' : '+') + percent(Math.abs(b - a) / a);
+}
+
+// How a frame that takes `a` in A and `b` in B is coloured: red longer, blue shorter, full colour at twice or half; grey
+// where only one of them has it.
 export function changeColour(a, b) {
-  const most = Math.max(a, b);
-  if (!most) return SAME;
-  const change = (b - a) / most;
+  if (!a || !b) return SAME;
+  const change = (b - a) / Math.max(a, b);
   return mix(SAME, change > 0 ? SLOWER : FASTER, Math.min(1, Math.abs(change) * 2));
 }
 
@@ -27,11 +34,24 @@ export function widthsOf(flame, side) {
 export class DiffFlameView extends FlameView {
   colourAll() {
     const { flame } = this;
-    return flame.parent.map((_, frame) => changeColour(flame.a[frame], flame.b[frame]));
+    return flame.parent.map((_, frame) => (
+      flame.only[frame] ? SAME : changeColour(flame.a[frame], flame.b[frame])
+    ));
+  }
+
+  element(placed) {
+    const box = super.element(placed);
+    if (this.flame.only[placed.frame]) {
+      box.style.background = '';
+      box.classList.add('one-sided');
+    }
+    return box;
   }
 
   amount(frame) {
     const { flame } = this;
+    const { only } = flame;
+    if (only[frame]) return `${duration(flame[only[frame]][frame])}, only in ${only[frame].toUpperCase()}`;
     return `${duration(flame.a[frame])} in A, ${duration(flame.b[frame])} in B`;
   }
 
@@ -39,12 +59,15 @@ export class DiffFlameView extends FlameView {
     const frame = this.frameOf(event.target);
     if (frame === undefined) { this.tip.hide(); return; }
     const { flame, palette } = this;
+    const side = (name) => (flame.only[frame] && flame.only[frame] !== name ? 'nothing' : (
+      `${duration(flame[name][frame])} in ${count(Math.round(10 * flame[`${name}_count`][frame]) / 10)} ops`
+    ));
     const [a, b] = [flame.a[frame], flame.b[frame]];
     this.tip.show(event, flame.strings[flame.name[frame]], [
       ['level', palette.words.levels[flame.level[frame]]],
-      ['in A', `${duration(a)} in ${count(Math.round(10 * flame.a_count[frame]) / 10)} ops`],
-      ['in B', `${duration(b)} in ${count(Math.round(10 * flame.b_count[frame]) / 10)} ops`],
-      ['change', a ? `${signed(b - a)} (${b < a ? '−' : '+'}${percent(Math.abs(b - a) / a)})` : `${signed(b - a)}, new`],
+      ['in A', side('a')],
+      ['in B', side('b')],
+      ['change', flame.only[frame] ? '' : `${signed(b - a)} (${relative(a, b)})`],
     ]);
   }
 }

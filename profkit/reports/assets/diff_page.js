@@ -1,8 +1,9 @@
-import { drawChart } from './charts.js';
 import { DiffFlameView, widthsOf } from './diff_flame.js';
 import { makeSortable } from './tables.js';
 import { TimelineView } from './timeline_view.js';
-import { Tip, all, followSections, one, press, root, startPage, style } from './widgets.js';
+import {
+  Tip, all, bindMore, bindSwitches, bindTabs, bindTheme, followSections, markTab, one, showTheme, startPage, style,
+} from './widgets.js';
 
 // A timeline that shows the same stretch of time as its partner.
 class LinkedTimeline extends TimelineView {
@@ -26,36 +27,25 @@ class DiffPage {
   }
 
   start() {
-    const tabs = all('#pairs [role=tab]');
-    tabs.forEach((tab, at) => {
-      tab.addEventListener('click', () => this.select(at));
-      tab.addEventListener('keydown', (event) => {
-        const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-        if (!by) return;
-        const next = (at + by + tabs.length) % tabs.length;
-        this.select(next);
-        tabs[next].focus();
-      });
-    });
-    for (const link of all('[data-select]')) link.addEventListener('click', () => this.select(Number(link.dataset.select)));
-    this.bindControls();
+    this.tabs = all('#pairs [role=tab]');
+    bindTabs(this.tabs, (pair) => this.select(pair));
+    bindSwitches();
+    bindTheme(this);
+    bindMore();
+    this.bindFlame();
+    this.bindTimelines();
     all('table.sortable').forEach(makeSortable);
     followSections();
     this.select(0);
   }
 
-  bindControls() {
-    for (const group of all('.switch')) {
-      group.addEventListener('click', (event) => {
-        const button = event.target.closest('button');
-        if (!button) return;
-        press(group, button);
-        group.dispatchEvent(new CustomEvent('choose', { detail: button.value }));
-      });
-    }
+  bindFlame() {
     one('#flame-width').addEventListener('choose', (event) => { this.width = event.detail; this.showFlame(); });
     one('#flame-search').addEventListener('input', (event) => this.flame.find(event.target.value));
     one('#flame-reset').addEventListener('click', () => this.flame.zoomTo(0));
+  }
+
+  bindTimelines() {
     one('#timeline-by').addEventListener('choose', (event) => {
       for (const timeline of this.timelines) { timeline.by = event.detail; timeline.draw(); }
       for (const legend of all('[data-colours]')) legend.hidden = legend.dataset.colours !== event.detail;
@@ -63,30 +53,22 @@ class DiffPage {
     one('#timeline-in').addEventListener('click', () => this.timelines[0].zoomBy(0.6));
     one('#timeline-out').addEventListener('click', () => this.timelines[0].zoomBy(1 / 0.6));
     one('#timeline-reset').addEventListener('click', () => this.timelines[0].reset());
-    one('#theme').addEventListener('click', () => this.setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
-    addEventListener('beforeprint', () => { this.screenTheme = root.dataset.theme; this.setTheme('light'); });
-    addEventListener('afterprint', () => this.setTheme(this.screenTheme));
-    for (const button of all('[data-more]')) {
-      button.addEventListener('click', () => { button.closest('.table-block').classList.add('all'); button.remove(); });
-    }
   }
 
   select(pair) {
     this.pair = this.data.pairs[pair];
-    all('#pairs [role=tab]').forEach((tab, at) => {
-      tab.setAttribute('aria-selected', at === pair);
-      tab.tabIndex = at === pair ? 0 : -1;
-    });
-    for (const panel of all('[data-pair]')) panel.hidden = Number(panel.dataset.pair) !== pair;
-    one('#flame').hidden = !this.pair.flame;
-    one('#timeline').hidden = !this.pair.timelines;
-    one('#waterfall').hidden = !this.pair.flame;
+    markTab(this.tabs, pair, 'pair');
+    for (const name of ['waterfall', 'parts', 'flame', 'timeline', 'ranks', 'kernels']) {
+      const empty = this.pair.empty.includes(name);
+      one(`#${name}`).hidden = empty;
+      one(`#contents a[href="#${name}"]`).hidden = empty;
+    }
     this.showFlame();
     this.showTimelines();
-    this.drawCharts();
   }
 
   showFlame() {
+    one('#flame-only').textContent = `only in ${this.width.toUpperCase()}`;
     if (this.pair.flame) this.flame.show(widthsOf(this.pair.flame, this.width));
   }
 
@@ -100,19 +82,9 @@ class DiffPage {
     [a.partner, b.partner] = [b, a];
   }
 
-  drawCharts() {
-    if (!this.plotly) return;
-    for (const host of all('.chart')) {
-      const figure = this.data.charts[host.dataset.chart];
-      if (figure && !host.closest('[hidden]')) drawChart(this.plotly, host, figure, style(), false);
-    }
-  }
-
   setTheme(theme) {
-    root.dataset.theme = theme;
-    one('#theme').setAttribute('aria-pressed', theme === 'dark');
+    showTheme(theme);
     for (const timeline of this.timelines) { timeline.style = style(); timeline.draw(); }
-    this.drawCharts();
   }
 }
 

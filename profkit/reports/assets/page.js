@@ -2,7 +2,9 @@ import { drawChart } from './charts.js';
 import { FlameView } from './flame_view.js';
 import { makeSortable } from './tables.js';
 import { TimelineView } from './timeline_view.js';
-import { Tip, all, followSections, one, press, root, startPage, style } from './widgets.js';
+import {
+  Tip, all, bindMore, bindSwitches, bindTabs, bindTheme, followSections, markTab, one, press, showTheme, startPage, style,
+} from './widgets.js';
 
 class Page {
   constructor(data) {
@@ -16,47 +18,22 @@ class Page {
   }
 
   start() {
-    this.bindTabs();
+    this.tabs = all('#traces [role=tab]');
+    bindTabs(this.tabs, (trace) => this.select(trace));
     this.bindSwitches();
     this.bindFlame();
     this.bindTimeline();
     all('table.sortable').forEach(makeSortable);
-    one('#theme').addEventListener('click', () => this.setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
-    addEventListener('beforeprint', () => { this.screenTheme = root.dataset.theme; this.setTheme('light'); });
-    addEventListener('afterprint', () => this.setTheme(this.screenTheme));
-    for (const button of all('[data-more]')) {
-      button.addEventListener('click', () => {
-        button.closest('.table-block').classList.add('all');
-        button.remove();
-      });
-    }
+    bindTheme(this);
+    bindMore();
     followSections();
     this.select(0);
   }
 
-  // Tabs: one trace at a time in the sections that speak of a single one.
-  bindTabs() {
-    const tabs = all('#traces [role=tab]');
-    tabs.forEach((tab, at) => {
-      tab.addEventListener('click', () => this.select(at));
-      tab.addEventListener('keydown', (event) => {
-        const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-        if (!by) return;
-        const next = (at + by + tabs.length) % tabs.length;
-        this.select(next);
-        tabs[next].focus();
-      });
-    });
-    for (const link of all('[data-select]')) link.addEventListener('click', () => this.select(Number(link.dataset.select)));
-  }
-
+  // One trace at a time in the sections that speak of a single one.
   select(trace) {
     this.trace = trace;
-    all('#traces [role=tab]').forEach((tab, at) => {
-      tab.setAttribute('aria-selected', at === trace);
-      tab.tabIndex = at === trace ? 0 : -1;
-    });
-    for (const panel of all('[data-trace]')) panel.hidden = Number(panel.dataset.trace) !== trace;
+    markTab(this.tabs, trace, 'trace');
     for (const name of all('[data-trace-name]')) name.textContent = this.data.traces[trace].name;
     this.fillDevices();
     this.showFlame();
@@ -64,18 +41,16 @@ class Page {
     this.drawCharts();
   }
 
-  // Groups of buttons of which one is pressed; `data-panel` elements follow them.
+  // `data-panel` elements follow the pressed button of their switch.
   bindSwitches() {
-    document.addEventListener('click', (event) => {
-      const button = event.target.closest?.('.switch button');
-      if (!button) return;
-      const group = button.closest('.switch');
-      press(group, button);
-      for (const panel of all(`[data-panel^="${group.dataset.switch}:"]`)) {
-        panel.hidden = panel.dataset.panel !== `${group.dataset.switch}:${button.value}`;
-      }
-      group.dispatchEvent(new CustomEvent('choose', { detail: button.value }));
-    });
+    bindSwitches();
+    for (const group of all('.switch[data-switch]')) {
+      group.addEventListener('choose', (event) => {
+        for (const panel of all(`[data-panel^="${group.dataset.switch}:"]`)) {
+          panel.hidden = panel.dataset.panel !== `${group.dataset.switch}:${event.detail}`;
+        }
+      });
+    }
     for (const group of all('.switch[data-scale]')) {
       group.addEventListener('choose', () => this.drawCharts());
     }
@@ -140,8 +115,7 @@ class Page {
   }
 
   setTheme(theme) {
-    root.dataset.theme = theme;
-    one('#theme').setAttribute('aria-pressed', theme === 'dark');
+    showTheme(theme);
     this.timeline.style = style();
     this.timeline.draw();
     this.drawCharts();

@@ -1,4 +1,4 @@
-// What pages are operated with: tooltip, switches, contents, the colours of the theme; and how one starts.
+// What pages are operated with: tooltip, tabs, switches, contents, the colours of the theme; and how one starts.
 
 import { loadPlotly } from './charts.js';
 import { unpack } from './payload.js';
@@ -45,6 +45,61 @@ export function press(group, button) {
   for (const other of group.querySelectorAll('button')) other.setAttribute('aria-pressed', other === button);
 }
 
+// Tabs that `select(at)` is called for, by pointer, by arrow keys, and from `data-select` links.
+export function bindTabs(tabs, select) {
+  tabs.forEach((tab, at) => {
+    tab.addEventListener('click', () => select(at));
+    tab.addEventListener('keydown', (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!by) return;
+      const next = (at + by + tabs.length) % tabs.length;
+      select(next);
+      tabs[next].focus();
+    });
+  });
+  for (const link of all('[data-select]')) link.addEventListener('click', () => select(Number(link.dataset.select)));
+}
+
+// Only the selected one of `tabs` is reached by the Tab key; `panels` are shown whose `data-<name>` is its number.
+export function markTab(tabs, at, name) {
+  tabs.forEach((tab, place) => {
+    tab.setAttribute('aria-selected', place === at);
+    tab.tabIndex = place === at ? 0 : -1;
+  });
+  for (const panel of all(`[data-${name}]`)) panel.hidden = Number(panel.dataset[name]) !== at;
+}
+
+// The button that changes between light and dark; paper is light.
+export function bindTheme(page) {
+  one('#theme').addEventListener('click', () => page.setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
+  let onScreen;
+  addEventListener('beforeprint', () => { onScreen = root.dataset.theme; page.setTheme('light'); });
+  addEventListener('afterprint', () => page.setTheme(onScreen));
+}
+
+export function showTheme(theme) {
+  root.dataset.theme = theme;
+  one('#theme').setAttribute('aria-pressed', theme === 'dark');
+}
+
+// Buttons that show all rows of a table.
+export function bindMore() {
+  for (const button of all('[data-more]')) {
+    button.addEventListener('click', () => { button.closest('.table-block').classList.add('all'); button.remove(); });
+  }
+}
+
+// Groups of buttons of which one is pressed; the group is told which by a `choose` event.
+export function bindSwitches() {
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest?.('.switch button');
+    if (!button) return;
+    const group = button.closest('.switch');
+    press(group, button);
+    group.dispatchEvent(new CustomEvent('choose', { detail: button.value }));
+  });
+}
+
 // The entry of the section that is being read is marked in the table of contents.
 export function followSections() {
   const links = new Map(all('#contents a').map((link) => [link.hash.slice(1), link]));
@@ -57,14 +112,18 @@ export function followSections() {
   for (const id of links.keys()) observer.observe(document.getElementById(id));
 }
 
-// Shows the data that the document holds in a page of class `Kind`; charts follow, since Plotly takes a while.
+// Shows the data that the document holds in a page of class `Kind`; charts, where there are any, follow, since Plotly
+// takes a while.
 export async function startPage(Kind) {
   const source = one('#profkit-data');
   const data = JSON.parse(await unpack(source.textContent, source.dataset.encoding));
   root.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   const page = new Kind(data);
   page.start();
-  page.plotly = await loadPlotly(one('#plotly'));
-  page.drawCharts();
+  const plotly = one('#plotly');
+  if (plotly) {
+    page.plotly = await loadPlotly(plotly);
+    page.drawCharts();
+  }
   root.dataset.ready = 'true';
 }

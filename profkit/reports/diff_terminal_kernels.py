@@ -21,7 +21,7 @@ def print_kernels(console: Console, kernels: Sequence[KernelChange], unit: str) 
     """The largest changes of kernels that are no noise, and how many groups of kernels there are of each state."""
     changed = [row for row in kernels if row.state != "same" and (row.significant or row.ci95_ns is None)][:MOST]
     if changed:
-        console.print(f"[bold]Kernels[/bold], sums of durations per {unit}, and calls × the time of one")
+        console.print(f"[bold]Kernels[/bold], time per {unit} (with waiting in collectives), calls × time of one")
         heads, *lines = _figures(console, changed)
         console.print(heads, markup=False)
         for row, line in zip(changed, lines, strict=True):

@@ -10,9 +10,11 @@ from msgspec import structs
 from profkit.traces import Trace
 
 from .attribution import Attribution, attribute
+from .borrowed import with_borrowed_modules
 from .comparison import compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
+from .eager_to_graphs import graph_savings, launched_eagerly
 from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
@@ -46,7 +48,7 @@ def analyze(
 
     ``accept_len`` overrides what the recordings' own runs say.
     """
-    attributions = tuple(attribute(recording.trace, rules) for recording in recordings)
+    attributions = with_borrowed_modules([attribute(recording.trace, rules) for recording in recordings])
     traces = tuple(
         trace_figures(recording, attribution, accept_len)
         for recording, attribution in zip(recordings, attributions, strict=True)
@@ -54,7 +56,10 @@ def analyze(
     traces = tuple(_with_graphs_beside(trace, traces) for trace in traces)
     comparisons = compare(traces)
     first = comparisons[0] if comparisons else None
-    return Analysis(SCHEMA, traces, first, comparisons, gains(traces, comparisons)), attributions
+    found = Analysis(
+        SCHEMA, traces, first, comparisons, gains(traces, comparisons), graph_savings(traces, attributions)
+    )
+    return found, attributions
 
 
 def trace_figures(recording: Recording, attribution: Attribution, accept_len: float | None = None) -> TraceFigures:
@@ -69,7 +74,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     order = sorted(attribution.devices, key=lambda device: ranks[device])
     lost = lost_steps(attribution)
     devices = {d: device_figures(attribution, matched, d, ranks[d], idle_known and d not in lost) for d in order}
-    graphs = {d: graph_figures(attribution, d, devices[d].steps) for d in order}
+    graphs = {d: graph_figures(attribution, d, devices[d]) for d in order}
     health = health_of(attribution, matched, cycle)
     slowest = slowest_device(attribution)
     verdict: tuple[Cause, ...] = ()
@@ -111,7 +116,7 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
 
 def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> TraceFigures:
     """An eager step's sentence also says how long the step takes with CUDA graphs, if that is recorded beside it."""
-    if not _launched_eagerly(trace):
+    if not launched_eagerly(trace):
         return trace
     for other in traces:
         alike = (other.cycle.kind, other.cycle.batch_size, len(other.devices)) == (
@@ -119,14 +124,10 @@ def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> 
             trace.cycle.batch_size,
             len(trace.devices),
         )
-        if alike and not _launched_eagerly(other) and _step_ns(other) and other.source == trace.source:
+        if alike and not launched_eagerly(other) and _step_ns(other) and other.source == trace.source:
             recorded = f"with CUDA graphs ({other.name}) the step takes {duration(_step_ns(other))}"
             return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {recorded}.")
     return trace
-
-
-def _launched_eagerly(trace: TraceFigures) -> bool:
-    return bool(trace.graphs) and not any(graph.launches_per_step for graph in trace.graphs.values())
 
 
 def _step_ns(trace: TraceFigures) -> float:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import structs
 
-from profkit.traces import I64, UNKNOWN, Index, OpKind, Trace
+from profkit.traces import I64, Index, OpKind, Trace
 
 from .attribution import Attribution
-from .owners import pair_keys
-from .result import GraphFigures
+from .graph_boundaries import boundaries, crossings
+from .graph_fallbacks import PhaseSteps, eager_phases, fallback_ns, fallbacks
+from .graph_launches import GraphLaunches, decode_rows, graph_launches, launch_leads, median
+from .graph_outside import outside_ops
+from .graph_padding import padding_of
+from .graph_phases import graph_phases
+from .graph_syncs import synchronisations
+from .graph_words import graph_findings
+from .result import DeviceFigures, GraphFigures
 from .vocabulary import PHASES
 
 
@@ -33,38 +41,35 @@ def graph_launch_rows(trace: Trace) -> Index:
     return np.flatnonzero(names[trace.launches.api]) if len(trace.launches) else np.empty(0, np.intp)
 
 
-def graph_figures(attribution: Attribution, device: int, steps: int) -> GraphFigures:
-    """The graph figures of one device over its ``steps`` decode steps."""
-    ops, launches = attribution.trace.ops, attribution.trace.launches
-    rows = np.flatnonzero((ops.device == device) & attribution.in_decode)
-    in_graph = rows[ops.graph_launch[rows] >= 0]
-    first, size = _launched_graphs(attribution, in_graph)
-    call = attribution.launch[first]
-    known = call >= 0
-    boundary = first[known] if len(first) else _first_of_launch(attribution, rows)
-    lead = launch_leads(attribution, device, boundary)
-    start, end = launches.start[call[known]], launches.end[call[known]]
-    return GraphFigures(
-        launches_per_step=_per_step(len(first), steps),
-        nodes_per_launch=_nodes_by_phase(attribution, first, size),
-        ops_outside_graphs_per_step=_per_step(len(rows) - len(in_graph), steps),
-        launch_call_ns_median=_median(end - start),
-        first_op_latency_ns_median=_median(ops.start[first[known]] - start),
-        launch_lead_ns_median=_median(lead),
+def graph_figures(attribution: Attribution, device: int, figures: DeviceFigures) -> GraphFigures:
+    """The graph figures of one device over its decode steps; ``figures`` are its other ones."""
+    trace = attribution.trace
+    rows = decode_rows(attribution, device)
+    in_graphs = rows[trace.ops.graph_launch[rows] >= 0]
+    found = graph_launches(attribution, device)
+    lead = launch_leads(attribution, device, found.first if len(found.first) else _first_of_launch(attribution, rows))
+    nodes_known = graph_nodes_missing(trace, attribution.launch) is None
+    idle_known = figures.partition_ns["gap_sync"] is not None
+    steps, crossed = PhaseSteps.of(attribution, device), crossings(attribution, device)
+    start = trace.launches.start[found.call]
+    graphs = GraphFigures(
+        launches_per_step=_per_step(len(found.first), figures.steps),
+        nodes_per_launch=_nodes_by_phase(found),
+        ops_outside_graphs_per_step=_per_step(len(rows) - len(in_graphs), figures.steps),
+        launch_call_ns_median=median(trace.launches.end[found.call] - start),
+        first_op_latency_ns_median=median(trace.ops.start[found.first] - start),
+        launch_lead_ns_median=median(lead),
         run_ahead_share=float((lead > 0).mean()) if len(lead) else None,
-        captured_batch_size=captured_batch_size(attribution, device),
+        captured_batch_size=padding_of(attribution, in_graphs).captured,
+        phases=graph_phases(attribution, device, figures, found, nodes_known),
+        outside=outside_ops(attribution, device),
+        fallbacks=fallbacks(steps, idle_known),
+        fallback_ns=fallback_ns(steps, idle_known),
+        eager_phases=eager_phases(steps),
+        boundaries=boundaries(attribution, device, crossed),
+        synchronisations=synchronisations(attribution, device, crossed, idle_known),
     )
-
-
-def _launched_graphs(attribution: Attribution, in_graph: Index) -> tuple[Index, I64]:
-    """The first op of each graph launch, in order of time, and the number of its ops."""
-    ops = attribution.trace.ops
-    (keys,) = pair_keys((ops.pid[in_graph], ops.graph_launch[in_graph]))
-    order = np.lexsort((ops.start[in_graph], keys))
-    _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
-    rows = in_graph[order][first]
-    by_time = np.argsort(ops.start[rows], kind="stable")
-    return rows[by_time], size[by_time]
+    return structs.replace(graphs, findings=graph_findings(graphs, figures.steps))
 
 
 def _first_of_launch(attribution: Attribution, rows: Index) -> Index:
@@ -75,53 +80,10 @@ def _first_of_launch(attribution: Attribution, rows: Index) -> Index:
     return order[np.sort(first)]
 
 
-def launch_leads(attribution: Attribution, device: int, first: Index) -> I64:
-    """For each op in ``first``: end of the device's work before it, minus start of its launch call.
-
-    Positive where the host was ahead. Ops without earlier work on the device are left out.
-    """
-    ops = attribution.trace.ops
-    rows = np.flatnonzero(ops.device == device)
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    reach = np.maximum.accumulate(ops.end[rows]) if len(rows) else ops.end[rows]
-    before = np.searchsorted(ops.start[rows], ops.start[first], "left") - 1
-    has = before >= 0
-    call = attribution.launch[first[has]]
-    lead: I64 = reach[before[has]] - attribution.trace.launches.start[call]
-    return lead
-
-
-def _nodes_by_phase(attribution: Attribution, first: Index, size: I64) -> dict[str, int]:
-    phase = attribution.phase[first]
-    return {PHASES[code]: int(np.median(size[phase == code])) for code in np.unique(phase).tolist()}
-
-
-def captured_batch_size(attribution: Attribution, device: int) -> int | None:
-    """The batch size that the graphs of the decode steps were captured for, as far as can be told.
-
-    Known where the run says which sizes were captured; else the largest batch that replayed the same graphs, if
-    that is larger than the steps' own.
-    """
-    steps, ops = attribution.plan.steps, attribution.trace.ops
-    rows = np.flatnonzero((ops.device == device) & attribution.in_decode & (ops.graph_launch >= 0))
-    if not len(rows):
-        return None
-    real = steps.batch_size[attribution.step[rows]]
-    usual = int(np.median(real))
-    sizes = [size for size in attribution.trace.run.graph_batch_sizes if size >= usual]
-    if sizes and usual >= 0:
-        return min(sizes)
-    if real.max() <= usual:
-        return None
-    node = ops.graph_node[rows]
-    same = np.isin(node, np.unique(node[real == usual])) & (node != UNKNOWN)
-    largest = int(real[same].max(initial=usual))
-    return largest if largest > usual >= 0 else None
+def _nodes_by_phase(found: GraphLaunches) -> dict[str, int]:
+    codes = np.unique(found.phase).tolist()
+    return {PHASES[code]: int(np.median(found.size[found.phase == code])) for code in codes}
 
 
 def _per_step(count: int, steps: int) -> float | None:
     return count / steps if steps else None
-
-
-def _median(values: I64) -> int | None:
-    return int(np.median(values)) if len(values) else None

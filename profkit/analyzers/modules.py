@@ -70,7 +70,8 @@ class _Captured:
         start, end = self.leaf_start[::every], self.leaf_end[::every]
         first = np.searchsorted(time, start[None, :] - offsets[:, None])
         last = np.searchsorted(time, end[None, :] - offsets[:, None])
-        return np.count_nonzero(last > first, axis=1).astype(np.int64)
+        count: I64 = np.count_nonzero(last > first, axis=1)
+        return count
 
 
 def op_modules(trace: Trace, innermost: I64) -> OpModules:

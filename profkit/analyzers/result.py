@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from .graph_result import Boundary, Fallback, GraphPhase, OutsideOps, Synchronisation
 
 Status = Literal["ok", "warn", "abstain"]
 Parts = dict[str, int | None]
@@ -118,6 +120,44 @@ class KernelFigures(Struct, frozen=True):
     rule: bool
 
 
+class LayerKind(Struct, frozen=True):
+    """A kind of module such as ``mlp.experts``, over all layers that have one.
+
+    ``kind`` is empty for what layers do themselves, and ``None`` for ops of the phase that no module is known of;
+    ``layers`` is 0 for a module outside of layers, whose ``kind`` is its whole name.
+    """
+
+    phase: str
+    kind: str | None
+    layers: int
+    ops: int
+    sum_ns: int
+    collective_ns: int
+
+
+class LayerTime(Struct, frozen=True):
+    """One layer of the drafter (phase ``draft``) or the target (``verify``, ``decode``)."""
+
+    phase: str
+    layer: int
+    ops: int
+    sum_ns: int
+    collective_ns: int
+
+
+class LayerFigures(Struct, frozen=True):
+    """Time of modules, as sums of op durations over the whole trace; ``unknown`` says why there is none.
+
+    ``collective_ns`` is the part of it in collectives, waiting included. With ``borrowed``, the modules are those of
+    the same kernels in a recording with CUDA graphs.
+    """
+
+    kinds: tuple[LayerKind, ...]
+    layers: tuple[LayerTime, ...]
+    unknown: str | None
+    borrowed: bool = False
+
+
 class DeviceFigures(Struct, frozen=True):
     """Everything about one device. Partition and collectives speak of the window, phases of the whole trace."""
 
@@ -135,13 +175,16 @@ class DeviceFigures(Struct, frozen=True):
     classes: dict[str, ClassFigures]
     kernels: tuple[KernelFigures, ...]
     gpu: str
+    layers: LayerFigures
 
 
 class GraphFigures(Struct, frozen=True):
     """CUDA graphs in the decode steps of one device.
 
     Launch lead is the end of the previous GPU work minus the start of the next launch call (positive: the host is
-    ahead); it is taken over graph launches, or over all launches where there are no graphs.
+    ahead); it is taken over graph launches, or over all launches where there are no graphs. ``phases`` and ``outside``
+    together hold every op of the decode steps. ``fallback_ns`` is what all fallbacks cost together; ``eager_phases``
+    are forward phases that never ran in a graph though another one did. ``findings`` say in words what stands out.
     """
 
     launches_per_step: float | None
@@ -152,6 +195,14 @@ class GraphFigures(Struct, frozen=True):
     launch_lead_ns_median: int | None
     run_ahead_share: float | None
     captured_batch_size: int | None
+    phases: dict[str, GraphPhase]
+    outside: tuple[OutsideOps, ...]
+    fallbacks: tuple[Fallback, ...]
+    fallback_ns: int | None
+    eager_phases: tuple[str, ...]
+    boundaries: tuple[Boundary, ...]
+    synchronisations: tuple[Synchronisation, ...]
+    findings: tuple[str, ...] = ()
 
 
 class Cycle(Struct, frozen=True):
@@ -250,6 +301,62 @@ class Gain(Struct, frozen=True):
     text: str
 
 
+class Saving(Struct, frozen=True):
+    """A part of the step of one rank, per step, without and with CUDA graphs.
+
+    ``key`` is ``host_code``, ``launch``, ``sync`` (the GPU waits for its host), ``waiting`` (for other ranks, in
+    collectives), ``transfer``, ``compute``, ``copies``, ``graph_gaps``, ``queue`` or ``unknown``.
+    """
+
+    phase: str
+    key: str
+    eager_ns: int
+    graphs_ns: int
+
+
+class ClassSaving(Struct, frozen=True):
+    """The sum of the durations of one class of ops, per step, without and with CUDA graphs."""
+
+    kernel_class: str = field(name="class")
+    eager_ns: int
+    graphs_ns: int
+
+
+class KernelDifference(Struct, frozen=True):
+    """A kernel that is ``new`` or ``gone`` with graphs, or ``replaced`` by another; counts and times per step."""
+
+    state: str
+    phase: str
+    kernel_class: str = field(name="class")
+    eager_name: str | None
+    graphs_name: str | None
+    eager_count: float
+    graphs_count: float
+    eager_ns: int
+    graphs_ns: int
+
+
+class GraphSaving(Struct, frozen=True):
+    """What CUDA graphs save: the same configuration and concurrency without and with them, on the rank others wait for.
+
+    ``rows`` sum to that rank's step on either side. ``overlap_ns`` is the time that ops run beside others,
+    ``waiting_ns`` the longest that another rank waits, both per step without and with graphs. ``same_kernels`` is the
+    number of kernels of a step that both have.
+    """
+
+    eager: str
+    graphs: str
+    batch_size: int | None
+    rank: int
+    rows: tuple[Saving, ...]
+    classes: tuple[ClassSaving, ...]
+    overlap_ns: tuple[int, int]
+    waiting_ns: tuple[int | None, int | None]
+    kernels: tuple[KernelDifference, ...]
+    same_kernels: int
+    text: str
+
+
 class Analysis(Struct, frozen=True):
     """The result of ``profkit analyze``. ``comparison`` is the first of ``comparisons``."""
 
@@ -258,3 +365,4 @@ class Analysis(Struct, frozen=True):
     comparison: Comparison | None
     comparisons: tuple[Comparison, ...]
     gains: tuple[Gain, ...] = ()
+    graph_savings: tuple[GraphSaving, ...] = ()

@@ -1,7 +1,8 @@
 """The verdict: what holds the step back, what removing it would give, and one sentence to act on for each cause.
 
-Faults (a late host, a straggler, a blocking call, a busy link, padding, a queue) that cost at least
-``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work included, dearest first.
+Faults (a late host, a straggler, a blocking call, a busy link, padding, a fallback to eager, a queue) that cost at
+least ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work included, dearest
+first.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from .result import Cause
 from .stragglers import stragglers, sync_cause
 from .view import View
 from .vocabulary import PHASE
-from .words import duration, share
+from .words import duration, listed, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
-FAULTS = frozenset({"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "queue"})
+FAULTS = frozenset(
+    {"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback", "queue"}
+)
 LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
 
 
@@ -31,6 +34,7 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *_host_late(view, blocked),
         *_link(view, exposed),
         *_padding(view),
+        *_eager_fallback(view),
         *_own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
@@ -127,12 +131,35 @@ def _padding(view: View) -> list[Cause]:
     if not captured or not real or captured <= real:
         return []
     work = sum(view.phase_per_step(phase, "compute") for phase in ("draft", "verify", "decode"))
-    cost = work * (1 - real / captured)
+    graphs = [phase.padding_ns for phase in view.graphs[view.slowest].phases.values() if phase.padding_ns is not None]
+    in_graphs = sum(graphs) / max(view.devices[view.slowest].steps, 1) if graphs else work
+    cost = min(work * (1 - real / captured), in_graphs)
     text = (
         f"the graphs were captured for batch {captured}, the step has {real}: up to {duration(cost)} of a "
         f"{duration(view.step_ns)} step works on padding; capture a graph for batch {real}"
     )
     return [Cause("padding", None, None, "compute", round(cost), text)]
+
+
+def _eager_fallback(view: View) -> list[Cause]:
+    """What it costs that some steps run without the graphs that others have."""
+    graphs, steps = view.graphs[view.slowest], max(view.devices[view.slowest].steps, 1)
+    cost = (graphs.fallback_ns or 0) / steps
+    if cost <= 0:
+        return []
+    phases = [row.phase for row in graphs.fallbacks]
+    fallen = {step for row in graphs.fallbacks for step in row.steps}
+    largest = max(view.attribution.trace.run.graph_batch_sizes, default=None)
+    sizes = {size for row in graphs.fallbacks for size in row.batch_sizes if size is not None}
+    beyond = [str(size) for size in sorted(sizes) if largest is not None and size > largest]
+    advice = (
+        f"capture graphs for batch {listed(beyond)}" if beyond else "find out from the server's log what rules them out"
+    )
+    text = (
+        f"{listed(phases)} {'runs' if len(phases) == 1 else 'run'} without graphs in {len(fallen)} of {steps} steps, "
+        f"which costs {duration(cost)} of a {duration(view.step_ns)} step on average: {advice}"
+    )
+    return [Cause("eager_fallback", None, phases[0] if len(phases) == 1 else None, None, round(cost), text)]
 
 
 def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:

@@ -14,6 +14,8 @@ from profkit.analyzers.vocabulary import PARTS, PHASES
 from profkit.analyzers.words import duration, share, tokens
 from profkit.traces import printable
 
+from .graph_terminal import graph_blocks
+from .layers import layer_table
 from .units import unknown_figures
 
 UNKNOWN = "unknown"
@@ -40,6 +42,8 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
         _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
     for gain in analysis.gains:
         _line(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
+    for saving in analysis.graph_savings:
+        _line(console, f"{saving.eager} → {saving.graphs}: {saving.text}.")
     if len(analysis.traces) > 1:
         console.print()
         for trace in analysis.traces:
@@ -75,6 +79,11 @@ def _trace(console: Console, trace: TraceFigures) -> None:
         console.print()
     if any(graph.launches_per_step for graph in trace.graphs.values()):
         _print(console, _graphs(trace, most))
+    _graph_coverage(console, trace)
+    if trace.devices and _slowest(trace).layers.kinds:
+        columns = ("module", "layers", "per step", "per layer", "in collectives", "of its phase")
+        table = _table(f"GPU time by module, rank {_slowest(trace).rank}", *columns)
+        _print(console, layer_table(_slowest(trace), table))
     _health(console, trace)
     _verdict(console, trace)
     console.print()
@@ -199,6 +208,19 @@ def _graphs(trace: TraceFigures, most: int) -> Table:
     ahead = [UNKNOWN if g.run_ahead_share is None else f"{g.run_ahead_share:.0%}" for g in graphs]
     table.add_row("launches with the host ahead", *ahead)
     return table
+
+
+def _graph_coverage(console: Console, trace: TraceFigures) -> None:
+    """What runs in graphs and what does not, of the slowest rank."""
+    for block in graph_blocks(trace, _slowest(trace), console.width >= WIDE) if trace.devices else ():
+        if block.rows:
+            table = _table(block.title, *block.columns)
+            for row in block.rows:
+                table.add_row(*map(_plain, row))
+            console.print(table)
+        for line in block.lines:
+            _line(console, line)
+        console.print()
 
 
 def _health(console: Console, trace: TraceFigures) -> None:

@@ -1,0 +1,94 @@
+"""Rows that say what of a decode step runs in CUDA graphs, what does not, and how far the host is ahead.
+
+Counts and times are totals over the decode steps of one device; ``steps`` of ``DeviceFigures`` is their number.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class GraphPhase(Struct, frozen=True):
+    """One phase of the decode steps: its ops, and the sum of their durations, inside and outside of graphs.
+
+    ``first_op_after_free_ns_median`` is from when both the launch call had begun and the GPU's earlier work was done
+    to a graph's first op. ``gap_in_graph_ns`` is the partition's. ``padding_ns`` is the most that padded rows of the
+    batch can cost; ``padded_steps`` counts the steps with any.
+    """
+
+    ops_in_graphs: int | None
+    ops_outside: int
+    in_graphs_ns: int | None
+    outside_ns: int
+    launches: int | None
+    nodes_per_launch: int | None
+    launch_call_ns_median: int | None
+    first_op_latency_ns_median: int | None
+    first_op_after_free_ns_median: int | None
+    gap_in_graph_ns: int | None
+    gap_ns_per_node: float | None
+    batch_size: int | None
+    captured_batch_size: int | None
+    padded_steps: int | None
+    padding_ns: int | None
+
+
+class OutsideOps(Struct, frozen=True):
+    """Ops outside of graphs that share phase, name, API call and the innermost annotated range around that call.
+
+    ``calls`` launch calls took ``host_ns``; a call that owns several ops counts once. ``range`` is ``None`` where no
+    range is.
+    """
+
+    phase: str
+    name: str
+    range: str | None
+    api: str
+    ops: int
+    gpu_ns: int
+    calls: int
+    host_ns: int
+
+
+class Boundary(Struct, frozen=True):
+    """From the first launch of a forward phase to the first launch of the next one, on the host thread of both.
+
+    The lead is the end of the device's earlier work minus the start of the latter call: positive, the host is ahead.
+    """
+
+    before: str
+    after: str
+    next_step: bool
+    count: int
+    launch_lead_ns_median: int | None
+    run_ahead_share: float | None
+
+
+class Synchronisation(Struct, frozen=True):
+    """Blocking calls of one API and innermost range between two forward phases; ``before`` is ``None`` elsewhere.
+
+    ``gap_sync_ns`` is how long the device was idle while the thread that was to launch its next op was in the call;
+    over all rows it sums to ``gap_sync`` of the partition.
+    """
+
+    before: str | None
+    after: str | None
+    next_step: bool
+    api: str
+    range: str | None
+    calls: int
+    host_ns: int
+    gap_sync_ns: int | None
+
+
+class Fallback(Struct, frozen=True):
+    """Steps in which a phase ran without a graph though it ran in one in others.
+
+    ``steps`` count the device's decode steps from 0; ``batch_sizes`` are theirs, as far as labels tell. ``extra_ns`` is
+    the median wall time of these steps minus that of the steps in which the phase ran in a graph.
+    """
+
+    phase: str
+    steps: tuple[int, ...]
+    batch_sizes: tuple[int | None, ...]
+    extra_ns: int | None

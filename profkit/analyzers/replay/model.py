@@ -1,0 +1,121 @@
+"""What a step is made of when it is re-played: host calls, GPU work, and what each waits for.
+
+All times are durations in nanoseconds; only the first call of a thread and the first op of a stream have a place in
+time. Every rule is a maximum of sums, so making anything shorter never makes anything later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from profkit.traces import I8, I64, UNKNOWN, Bools, Index
+
+NONE = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calls:
+    """Host calls that launch work or block, ordered by thread and time.
+
+    A call begins ``before`` ns after the one before it on its thread ended; where it has a ``meeting``, that long
+    after the last thread came to it. It takes ``duration``, and where it blocks, ends no earlier than ``wake`` ns after
+    the op ``awaited``. ``step`` counts decode steps alike on all ranks; ``origin`` is the recorded start; ``row`` is
+    that of ``trace.launches``.
+    """
+
+    row: Index
+    thread: I64
+    step: I64
+    origin: I64
+    before: I64
+    duration: I64
+    awaited: I64
+    wake: I64
+    meeting: I64
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+    @property
+    def first(self) -> Bools:
+        """Which calls are the first of their thread."""
+        return begins(self.thread)
+
+    def take(self, kept: Bools | Index) -> Calls:
+        """The calls at ``kept``."""
+        return Calls(*(getattr(self, name)[kept] for name in Calls.__slots__))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """GPU work, ordered by lane (a stream of a device) and time.
+
+    An op starts ``delay`` ns after all of these have passed: ``lag`` behind the start of its ``call``, ``gap`` behind
+    the end of the op before it in its lane, ``after_gap`` behind the end of the op ``after`` on another lane. It runs
+    for ``duration``; one with a ``collective`` for that long from the last rank's start on. ``step`` is the decode
+    step in which it was launched; ``row`` is that of ``trace.ops``.
+    """
+
+    row: Index
+    device: I64
+    lane: I64
+    call: I64
+    lag: I64
+    gap: I64
+    after: I64
+    after_gap: I64
+    delay: I64
+    duration: I64
+    collective: I64
+    step: I64
+    phase: I8
+    kernel_class: I8
+    origin: I64
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    @property
+    def first(self) -> Bools:
+        """Which ops are the first of their lane."""
+        return begins(self.lane)
+
+    def take(self, kept: Bools | Index) -> Work:
+        """The ops at ``kept``."""
+        return Work(*(getattr(self, name)[kept] for name in Work.__slots__))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A recording as calls and work with what each waits for, and how the host's waiting was understood."""
+
+    calls: Calls
+    work: Work
+    assumptions: tuple[str, ...] = ()
+
+
+def first_steps(model: Model, count: int) -> Model:
+    """What was launched before step ``count`` began; all that it waits for is in it."""
+    calls, work = model.calls, model.work
+    later = calls.step >= count
+    if not later.any():
+        return model
+    until = calls.origin[later].min()
+    called = ~later & ((calls.step >= 0) | (calls.origin < until))
+    kept = np.where(work.call >= 0, called[work.call], work.origin < until)
+    call = np.append(np.where(called, np.cumsum(called) - 1, NONE), NONE)
+    op = np.append(np.where(kept, np.cumsum(kept) - 1, NONE), NONE)
+    return replace(
+        model,
+        calls=replace(calls, awaited=op[calls.awaited]).take(called),
+        work=replace(work, call=call[work.call], after=op[work.after]).take(kept),
+    )
+
+
+def begins(group: I64) -> Bools:
+    """Which rows are the first of their group, where rows are ordered by group."""
+    opens = np.ones(len(group), np.bool_)
+    opens[1:] = group[1:] != group[:-1]
+    return opens

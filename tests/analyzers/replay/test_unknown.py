@@ -1,0 +1,82 @@
+"""Recordings that cannot be re-played say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from profkit.traces import Trace
+from tests.analyzers.replay.steps import launches, predicted
+from tests.builders import TraceBuilder
+
+
+def steps(builder: TraceBuilder, count: int = 3, collectives: int = 1) -> TraceBuilder:
+    """Steps of nine kernels and some all-reduces."""
+    for at in range(0, count * 300_000, 300_000):
+        builder.range(at, at + 250_000, "step:decode bs=1").range(at + 5_000, at + 240_000, "target")
+        launches(builder, at + 10_000, [1_000] * 9)
+        for place in range(collectives):
+            begin = at + 100_000 + place * 10_000
+            builder.launch(begin, begin + 2_000, "all_reduce", begin + 3_000, begin + 8_000)
+    return builder
+
+
+def no_decode() -> Trace:
+    return TraceBuilder().rank(0).range(0, 100, "step:prefill bs=1").launch(10, 20, "gemm", 30, 40).trace()
+
+
+def one_step() -> Trace:
+    return steps(TraceBuilder().rank(0), count=1, collectives=0).trace()
+
+
+def unmatched() -> Trace:
+    return steps(steps(TraceBuilder().rank(0)).rank(1), collectives=2).trace()
+
+
+def one_of_two() -> Trace:
+    return steps(TraceBuilder().rank(0)).trace()
+
+
+def without_launches() -> Trace:
+    builder = steps(TraceBuilder().rank(0), collectives=0)
+    builder.launches = [row for row in builder.launches if row["correlation"] % 2]
+    return builder.trace()
+
+
+def whole_graphs() -> Trace:
+    builder = TraceBuilder().rank(0)
+    for at in (0, 1_000):
+        builder.range(at, at + 900, "step:decode bs=1").range(at, at + 500, "target")
+        builder.call(at + 10, at + 50, "cudaGraphLaunch").op("whole_graph", at + 60, at + 400)
+    return builder.trace()
+
+
+def graphs_already() -> Trace:
+    builder = TraceBuilder().rank(0)
+    for at in (0, 1_000):
+        builder.range(at, at + 900, "step:decode bs=1").range(at, at + 500, "target")
+        builder.graph(at + 10, at + 50, *[("gemm", at + 60 + 10 * k, at + 65 + 10 * k) for k in range(10)])
+    return builder.trace()
+
+
+CASES: dict[str, tuple[Callable[[], Trace], str]] = {
+    "no decode step": (no_decode, "the recording has no decode step"),
+    "one step": (one_step, "the recording has no two decode steps in a row on every device"),
+    "unmatched": (unmatched, "the collectives of ranks cannot be matched: all_reduce differs in 3 of 3 steps"),
+    "one rank of two": (one_of_two, "the collectives of ranks cannot be matched: none has a partner in the recording"),
+    "no launch records": (
+        without_launches,
+        "48% of the ops from the first to the last decode step have no launch record",
+    ),
+    "whole graphs": (whole_graphs, "2 graph launches were recorded whole"),
+    "graphs already": (graphs_already, "no forward of a decode step is launched kernel by kernel"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_says_why(case: str) -> None:
+    make, reason = CASES[case]
+    found = predicted(make())
+    assert found.unknown is not None and found.unknown.startswith(reason)
+    assert found.step_ns is found.low_ns is found.self_check_error is None

@@ -18,9 +18,19 @@ from .eager_to_graphs import graph_savings, launched_eagerly
 from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
-from .matching import match_collectives
+from .matching import MatchedCollectives, match_collectives
 from .ranks import lost_steps, rank_of_device
-from .result import Analysis, Cause, Cycle, DeviceFigures, Health, Provenance, TraceFigures
+from .replay import predict_graphs
+from .result import (
+    Analysis,
+    Cause,
+    Cycle,
+    DeviceFigures,
+    GraphPrediction,
+    Health,
+    Provenance,
+    TraceFigures,
+)
 from .rules import Rules
 from .verdict import verdict_of
 from .view import View
@@ -92,6 +102,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
+        with_graphs=_with_graphs(attribution, matched) if launched_eagerly(graphs.values()) and cycle.steps else None,
     )
 
 
@@ -114,9 +125,23 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
+def _with_graphs(attribution: Attribution, matched: MatchedCollectives) -> GraphPrediction:
+    found = predict_graphs(attribution, matched)
+    return GraphPrediction(
+        step_ns=found.step_ns,
+        low_ns=found.low_ns,
+        high_ns=found.high_ns,
+        recorded_ns=found.recorded_ns,
+        as_recorded_ns=found.as_recorded_ns,
+        host_pace=found.host_pace,
+        assumptions=found.assumptions,
+        unknown=found.unknown,
+    )
+
+
 def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> TraceFigures:
     """An eager step's sentence also says how long the step takes with CUDA graphs, if that is recorded beside it."""
-    if not launched_eagerly(trace):
+    if not launched_eagerly(trace.graphs.values()):
         return trace
     for other in traces:
         alike = (other.cycle.kind, other.cycle.batch_size, len(other.devices)) == (
@@ -124,10 +149,20 @@ def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> 
             trace.cycle.batch_size,
             len(trace.devices),
         )
-        if alike and not launched_eagerly(other) and _step_ns(other) and other.source == trace.source:
+        if alike and not launched_eagerly(other.graphs.values()) and _step_ns(other) and other.source == trace.source:
             recorded = f"with CUDA graphs ({other.name}) the step takes {duration(_step_ns(other))}"
             return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {recorded}.")
+    if (said := prediction_in_words(trace.with_graphs)) is not None:
+        return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {said}.")
     return trace
+
+
+def prediction_in_words(found: GraphPrediction | None) -> str | None:
+    """What the replay says, or ``None`` where it says nothing."""
+    if found is None or found.step_ns is None or found.low_ns is None or found.high_ns is None:
+        return None
+    bounds = f"{duration(found.low_ns)} to {duration(found.high_ns)}"
+    return f"re-played with CUDA graphs the step takes about {duration(found.step_ns)} ({bounds})"
 
 
 def _step_ns(trace: TraceFigures) -> float:

@@ -7,7 +7,7 @@ that rows sum to the step of each side.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .attribution import Attribution
 from .collectives import Exposed, exposed_collectives
 from .intervals import union_length
 from .matching import match_collectives
-from .result import ClassSaving, DeviceFigures, GraphSaving, KernelDifference, Saving, TraceFigures
+from .result import ClassSaving, DeviceFigures, GraphFigures, GraphSaving, KernelDifference, Saving, TraceFigures
 from .vocabulary import CLASSES, PHASES
 from .words import duration, listed
 
@@ -50,16 +50,16 @@ def graph_savings(traces: Sequence[TraceFigures], attributions: Sequence[Attribu
     return tuple(found)
 
 
-def launched_eagerly(trace: TraceFigures) -> bool:
-    """Whether no graph was launched in the decode steps of any device."""
-    return bool(trace.graphs) and not any(graph.launches_per_step for graph in trace.graphs.values())
+def launched_eagerly(graphs: Collection[GraphFigures]) -> bool:
+    """Whether no graph was launched in the decode steps of any device; of no device, nothing is known."""
+    return bool(graphs) and not any(graph.launches_per_step for graph in graphs)
 
 
 def _is_partner(eager: TraceFigures, graphs: TraceFigures) -> bool:
     ours, theirs = eager.provenance, graphs.provenance
     return (
-        launched_eagerly(eager)
-        and not launched_eagerly(graphs)
+        launched_eagerly(eager.graphs.values())
+        and not launched_eagerly(graphs.graphs.values())
         and bool(ours.config)
         and (ours.config, ours.concurrency, eager.source) == (theirs.config, theirs.concurrency, graphs.source)
         and [d.rank for d in eager.devices.values()] == [d.rank for d in graphs.devices.values()]

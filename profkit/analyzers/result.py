@@ -249,6 +249,23 @@ class Provenance(Struct, frozen=True):
     block_size: int | None = None
 
 
+class GraphPrediction(Struct, frozen=True):
+    """The step that an eager recording would take with CUDA graphs, re-played over its dependencies; ns per step.
+
+    ``recorded_ns`` is the recording's own, ``as_recorded_ns`` the replay's of it unchanged. ``unknown`` says why there
+    is no prediction.
+    """
+
+    step_ns: int | None
+    low_ns: int | None
+    high_ns: int | None
+    recorded_ns: int | None
+    as_recorded_ns: int | None
+    host_pace: float | None
+    assumptions: tuple[str, ...]
+    unknown: str | None
+
+
 class TraceFigures(Struct, frozen=True):
     """One trace, analysed."""
 
@@ -262,6 +279,7 @@ class TraceFigures(Struct, frozen=True):
     verdict: tuple[Cause, ...]
     summary: str
     provenance: Provenance
+    with_graphs: GraphPrediction | None = None
 
 
 class Comparison(Struct, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from profkit.analyzers.analysis import prediction_in_words
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
 from profkit.analyzers.words import duration, share, tokens
@@ -80,6 +81,9 @@ def _trace(console: Console, trace: TraceFigures) -> None:
     if any(graph.launches_per_step for graph in trace.graphs.values()):
         _print(console, _graphs(trace, most))
     _graph_coverage(console, trace)
+    if trace.with_graphs is not None:
+        _line(console, f"What if: {prediction_in_words(trace.with_graphs) or trace.with_graphs.unknown}.")
+        console.print()
     if trace.devices and _slowest(trace).layers.kinds:
         columns = ("module", "layers", "per step", "per layer", "in collectives", "of its phase")
         table = _table(f"GPU time by module, rank {_slowest(trace).rank}", *columns)

@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from profkit.capture.configuration import load_settings
 from profkit.capture.load import Load
 from profkit.capture.plan import Plan, make_plan, write_models
 from profkit.capture.plugin import plugin_environment
 from profkit.capture.secrets import Scrubber, without_secrets
 from profkit.capture.server import Server
-from profkit.capture.settings import load_settings
+from profkit.capture.server_log import ServerLog
 
 CONCURRENCIES = (1, 32)
 WINDOW_S = 2.0
@@ -48,8 +49,9 @@ def start(preset: str, gpu: int, plugin: bool, folder: Path) -> Side:
     environment = {**without_secrets(os.environ), **plan.settings.env, "CUDA_VISIBLE_DEVICES": str(gpu)}
     if plugin:
         environment |= plugin_environment(os.environ, folder, folder / "out")
-    server = Server(plan.passes[0].command, [], environment, settings.port, folder)
-    server.start(folder / "server.log", Scrubber(os.environ))
+    log = ServerLog(folder / "server.log", Scrubber(environment))
+    server = Server(plan.passes[0].command, [], environment, settings.port, folder, log)
+    server.start()
     return Side(gpu, plugin, server, plan)
 
 

@@ -1,8 +1,6 @@
 """``python -m profkit``."""
 
-import sys
-
-from profkit.cli import main
+from profkit.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

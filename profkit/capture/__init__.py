@@ -1,7 +1,8 @@
 """Recording a server: configurations, its life cycle, load, the recorder, and the sweep that comes of it."""
 
+from .configuration import load_settings, preset_names
 from .plan import Plan, make_plan
 from .run import capture, dry_run
-from .settings import Settings, load_settings, preset_names
+from .settings import Settings
 
 __all__ = ["Plan", "Settings", "capture", "dry_run", "load_settings", "make_plan", "preset_names"]

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profkit.traces import OutputError, UsageError
+from profkit.traces import InputError, OutputError, UsageError
 
 from .machine import visible_gpus
 from .plan import Plan
 from .prompts import read_prompts
+from .settings import Settings
 
 NEEDED_BYTES = 3 * 2**30
 """Room for the raw streams of a few windows; they go once they have been imported."""
@@ -29,40 +30,46 @@ def check_plan(plan: Plan) -> None:
     _check_folder(plan.folder)
     for place in (plan.folder.parent, Path(tempfile.gettempdir())):
         _check_space(_existing(place))
-    _check_port(plan.settings.port)
-    _check_gpus(plan.settings.gpus)
+    check_port(plan.settings.port)
+    _check_gpus(plan.settings)
     _check_plugin()
-    if plan.settings.load.prompts:
-        read_prompts(Path(plan.settings.load.prompts))
+    _check_prompts(plan.settings)
     for one in plan.passes:
         _check_models(plan, one.server)
 
 
 def _existing(place: Path) -> Path:
-    while not place.exists():
+    """The nearest folder above that is there; also where looking is not allowed."""
+    while not os.path.lexists(place):
         place = place.parent
     return place
 
 
 def _check_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
+    if os.path.lexists(folder) and not folder.is_dir():
         raise OutputError(folder, "is a file, not a folder", "choose another place with -o")
     if folder.is_dir() and any(folder.iterdir()):
         raise OutputError(folder, "holds something already", "choose another place with -o, or remove it")
     above = _existing(folder)
+    if not above.is_dir():
+        raise OutputError(above, "is a file, not a folder", "choose another place with -o")
     if not os.access(above, os.W_OK | os.X_OK):
         raise OutputError(above, "no permission to write there", "choose another place with -o, or change that")
 
 
 def _check_space(place: Path) -> None:
-    free = shutil.disk_usage(place).free
+    usage = shutil.disk_usage(place)
+    if usage.total == 0:
+        raise OutputError(place, "is a place of the system that keeps no files", "choose another with -o")
+    free = usage.free
     if free < NEEDED_BYTES:
         needed, has = NEEDED_BYTES / 2**30, free / 2**30
         advice = "free some space, or choose another place with -o and $TMPDIR"
         raise OutputError(place, f"{has:.1f} GiB free, and a capture can need {needed:.0f} GiB for a while", advice)
 
 
-def _check_port(port: int) -> None:
+def check_port(port: int) -> None:
+    """Raise ``UsageError`` if another program has ``port``."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -72,11 +79,24 @@ def _check_port(port: int) -> None:
             raise UsageError(f"port {port} cannot be used ({error.strerror}); {advice}") from error
 
 
-def _check_gpus(needed: int) -> None:
-    present = len(visible_gpus()) if needed else 0
+def _check_gpus(settings: Settings) -> None:
+    if not settings.gpus:
+        return
+    present, needed = len(visible_gpus({**os.environ, **settings.env})), settings.gpu_ids[-1] + 1
     if present < needed:
+        what = f"takes {settings.gpus} GPU(s)" if needed == settings.gpus else f"takes GPU {needed - 1}"
         advice = "choose a smaller configuration (see --list), or check nvidia-smi and CUDA_VISIBLE_DEVICES"
-        raise UsageError(f"the configuration takes {needed} GPU(s) and {present} can be seen; {advice}")
+        raise UsageError(f"the configuration {what} and {present} can be seen; {advice}")
+
+
+def _check_prompts(settings: Settings) -> None:
+    if not settings.load.prompts:
+        return
+    file = Path(settings.load.prompts)
+    if settings.server.get("skip_tokenizer_init") and any("text" in prompt for prompt in read_prompts(file)):
+        fault = "holds text, which needs a tokenizer, and server.skip_tokenizer_init is set"
+        raise InputError(file, fault, "give input_ids, or a model with a tokenizer")
+    read_prompts(file)
 
 
 def _check_plugin() -> None:

@@ -10,8 +10,16 @@ import httpx
 from profkit.traces import ProfkitError
 
 
-class RefusedError(ProfkitError):
-    """The server answered a request with an error."""
+class RequestError(ProfkitError):
+    """A request was not carried out."""
+
+
+class RefusedError(RequestError):
+    """The server answered a request with an error: it has done nothing."""
+
+
+class NoAnswerError(RequestError):
+    """The server did not answer in time, or broke off: it may have done what was asked, or do it later."""
 
 
 class Endpoints:
@@ -57,6 +65,6 @@ class Endpoints:
         try:
             answer = self._client.post(path, json=dict(body), timeout=timeout_s)
         except httpx.HTTPError as error:
-            raise RefusedError(f"{path}: no answer ({type(error).__name__}); see the server's log") from error
+            raise NoAnswerError(f"{path}: no answer ({type(error).__name__}); see the server's log") from error
         if answer.status_code != 200:
             raise RefusedError(f"{path}: the server answered {answer.status_code}; see its log")

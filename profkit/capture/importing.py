@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from profkit.traces import Device, Note, Process, Run, Trace, save_bundle
-from profkit.traces.trim import recorded_period_ns, trim_steps
+import numpy as np
+
+from profkit.traces import Device, Note, Process, ProfkitError, Run, Trace, save_bundle
+from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
 from .machine import Row, as_samples
@@ -20,7 +22,8 @@ CLOCK_TOLERANCE_NS = 5_000_000_000
 class Window:
     """One concurrency of one pass: what was measured and recorded. Times in UTC nanoseconds, rates in tokens/s.
 
-    ``number`` counts the windows that the recorder has opened, from 1; 0 for one that it has not.
+    ``number`` counts the windows that the recorder has opened, from 1; 0 for one that it has not. ``rate_before`` and
+    ``rate_after`` are the throughput while nothing was recorded, before and after the recording.
     """
 
     concurrency: int
@@ -31,7 +34,8 @@ class Window:
     ended_ns: int = 0
     opened_ns: int = 0
     closed_ns: int = 0
-    rates: list[float] = field(default_factory=list)
+    rate_before: float | None = None
+    rate_after: float | None = None
     accept_length: float | None = None
     period_ns: float | None = None
     trace: str | None = None
@@ -40,7 +44,8 @@ class Window:
     @property
     def tokens_per_s(self) -> float | None:
         """Throughput while nothing was recorded."""
-        return sum(self.rates) / len(self.rates) if self.rates else None
+        rates = [rate for rate in (self.rate_before, self.rate_after) if rate is not None]
+        return sum(rates) / len(rates) if rates else None
 
     @property
     def tokens_per_s_recorded(self) -> float | None:
@@ -60,11 +65,14 @@ def import_window(
 ) -> None:
     """Write the bundle of ``window`` into the plan's folder and note it in the window.
 
-    ``rows`` are NVML's samples, ``ranks`` the rank of each process, ``machine`` what is known of the GPUs.
+    ``rows`` are NVML's samples, ``ranks`` the rank of each process, ``machine`` what is known of the GPUs. Raises
+    ``BatchError`` where most of the steps are not of the window's requests.
     """
     trimmed = trim_steps(recorded.trace, plan.settings.windows.steps, window.concurrency)
+    if not _is_divided(plan):
+        check_batch_size(trimmed, window.concurrency)
     window.period_ns = recorded_period_ns(trimmed)
-    samples, strings = as_samples(rows, trimmed.strings, _zero(recorded, window))
+    samples, strings = as_samples(on_devices_of(trimmed, rows, machine), trimmed.strings, _zero(recorded, window))
     trace = replace(
         trimmed,
         samples=samples,
@@ -76,6 +84,50 @@ def import_window(
     )
     save_bundle(trace, plan.folder / window.name)
     window.trace = window.name
+
+
+class BatchError(ProfkitError):
+    """The recorded steps ran other requests than the window's."""
+
+
+def _is_divided(plan: Plan) -> bool:
+    """Whether a step runs a part of the requests only: with pipeline stages, or data-parallel ranks."""
+    return any(int(plan.settings.server.get(key, 1)) > 1 for key in ("pp_size", "dp_size"))
+
+
+def check_batch_size(trace: Trace, concurrency: int) -> None:
+    """Raise ``BatchError`` if fewer than half of the decode steps ran exactly ``concurrency`` requests."""
+    sizes = _batch_sizes(trace)
+    if not sizes or 2 * sizes.count(concurrency) >= len(sizes):
+        return
+    typical = int(np.median(sizes))
+    advice = "see max_running_requests and the room for requests in server.log, or ask for fewer with --conc"
+    raise BatchError(f"its steps ran {typical} requests at once, not {concurrency}; {advice}")
+
+
+def _batch_sizes(trace: Trace) -> list[int]:
+    """The requests in each decode step that says so, of all ranks."""
+    if DOMAIN not in trace.strings:
+        return []
+    ours = trace.ranges.domain == trace.strings.index(DOMAIN)
+    found = (STEP.match(trace.strings[text]) for text in trace.ranges.text[ours].tolist())
+    return [int(step[2]) for step in found if step and step[1] == "decode" and step[2]]
+
+
+def on_devices_of(trace: Trace, rows: Sequence[Row], machine: Mapping[str, Any]) -> list[Row]:
+    """NVML's samples under the trace's numbers of GPUs: NVML counts all of the host, and the PCI bus tells which.
+
+    Samples of GPUs that the trace does not have are left out; a trace that names no bus keeps NVML's numbers.
+    """
+    if not any(device.bus_id for device in trace.devices):
+        return list(rows)
+    numbers = {
+        gpu["index"]: device.device
+        for gpu in machine.get("gpus", [])
+        for device in trace.devices
+        if _same_bus(gpu["bus_id"], device.bus_id)
+    }
+    return [(time, numbers[gpu], counter, value) for time, gpu, counter, value in rows if gpu in numbers]
 
 
 def _zero(recorded: Recorded, window: Window) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from profkit.traces import ProfkitError
 
-from .endpoints import Endpoints, RefusedError
+from .endpoints import Endpoints, RequestError
 from .prompts import prompts
 from .settings import LoadSettings
 
@@ -32,6 +32,10 @@ MOST_ARRIVALS = 4096
 
 class LoadError(ProfkitError):
     """A request failed."""
+
+
+class HangError(LoadError):
+    """No tokens come any more."""
 
 
 class _Meta(msgspec.Struct):
@@ -86,8 +90,7 @@ class Load:
         self._finished: list[_Meta] = []
         self._failure: str | None = None
         self._stopping = False
-        self._loop = asyncio.new_event_loop()
-        self._requests: asyncio.Future[Any] | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._thread = threading.Thread(target=self._run_loop, name="load", daemon=True)
 
     def __enter__(self) -> Self:
@@ -98,15 +101,22 @@ class Load:
         self._stopping = True
         if kind is None:
             self._drain()
-        if self._thread.is_alive() and self._requests is not None:
-            self._loop.call_soon_threadsafe(self._requests.cancel)
+        self._cancel()
         self._thread.join(timeout=DRAIN_S)
+
+    def _cancel(self) -> None:
+        if self._running is None:
+            return
+        loop, task = self._running
+        # The loop may end, and then close, at any moment.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(task.cancel)
 
     def _drain(self) -> None:
         """End the loop: running requests are aborted, so that they still say how much was accepted."""
         try:
             self._endpoints.abort_all()
-        except RefusedError:
+        except RequestError:
             return
         self._thread.join(timeout=DRAIN_S)
 
@@ -115,7 +125,11 @@ class Load:
         if self._failure:
             raise LoadError(self._failure)
         if time.monotonic() - self.last_token > hang_s:
-            raise LoadError(f"no token for {hang_s:.0f} s: the server hangs; see the last lines of its log")
+            raise HangError(f"no token for {hang_s:.0f} s: the server hangs")
+
+    def expect_tokens(self) -> None:
+        """Count the time without tokens from now on: until here the server was held up."""
+        self.last_token = time.monotonic()
 
     def is_full(self) -> bool:
         """Whether every request has brought its first tokens: the batch holds all of them."""
@@ -148,18 +162,26 @@ class Load:
         return sum(said) / len(said) if said else None
 
     def _run_loop(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._run())
-        self._loop.close()
+        """Whatever ends the loop before its time is the load's failure: without it the server would seem to hang."""
+        try:
+            asyncio.run(self._run())
+        except asyncio.CancelledError:
+            return
+        except Exception as error:
+            self._failure = self._failure or f"the load broke down: {_told(error)}"
 
     async def _run(self) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._running = asyncio.get_running_loop(), task
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         timeout = httpx.Timeout(None, connect=10.0)
-        async with httpx.AsyncClient(
-            base_url=self._endpoints.url, limits=limits, timeout=timeout, trust_env=False
-        ) as client:
-            self._requests = asyncio.gather(*(self._keep_busy(client, number) for number in range(self.concurrency)))
-            await self._requests
+        async with (
+            httpx.AsyncClient(base_url=self._endpoints.url, limits=limits, timeout=timeout, trust_env=False) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for number in range(self.concurrency):
+                group.create_task(self._keep_busy(client, number))
 
     async def _keep_busy(self, client: httpx.AsyncClient, number: int) -> None:
         length = self._first_length(number)
@@ -167,7 +189,7 @@ class Load:
             try:
                 await self._request(client, self._slots[number], length)
             except (httpx.HTTPError, msgspec.MsgspecError, LoadError) as error:
-                self._failure = self._failure or f"a request failed: {error or type(error).__name__}"
+                self._failure = self._failure or f"a request failed: {str(error) or type(error).__name__}"
             length = self._settings.output_len
 
     def _first_length(self, number: int) -> int:
@@ -207,3 +229,10 @@ class Load:
             slot.count(self.last_token, new)
         if reason:
             self._finished.append(chunk.meta_info)
+
+
+def _told(error: BaseException) -> str:
+    """The first error in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

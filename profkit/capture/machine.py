@@ -9,7 +9,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -49,29 +49,43 @@ def nvml() -> Iterator[ModuleType | None]:
         pynvml.nvmlShutdown()
 
 
-def visible_gpus() -> list[int]:
-    """NVML's numbers of the GPUs that a process started now would see."""
+def visible_gpus(environment: Mapping[str, str]) -> list[int]:
+    """NVML's numbers of the GPUs that a process with ``environment`` would see, in its order."""
     with nvml() as library:
-        present = range(library.nvmlDeviceGetCount() if library else 0)
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        uuids = _uuids(library) if library else []
+    named = environment.get("CUDA_VISIBLE_DEVICES")
     if named is None:
-        return list(present)
-    numbers = [one.strip() for one in named.split(",") if one.strip()]
-    if all(number.isdigit() for number in numbers):
-        return [int(number) for number in numbers if int(number) in present]
-    return list(present)[: len(numbers)]
+        return list(range(len(uuids)))
+    numbers: list[int] = []
+    for one in map(str.strip, named.split(",")):
+        found = [int(one)] if one.isdigit() else [i for i, uuid in enumerate(uuids) if one and uuid.startswith(one)]
+        if one.startswith("MIG-"):
+            # A part of a GPU; which one is not told here, only that there is another.
+            found = [len(numbers)]
+        if len(found) != 1 or found[0] >= len(uuids):
+            break  # As CUDA does: what comes after an impossible entry is not seen.
+        numbers += found
+    return numbers
 
 
-def describe_machine() -> dict[str, Any]:
-    """GPUs, their links and the host, for the sweep's record; no name of the host or of a user."""
+def _uuids(library: ModuleType) -> list[str]:
+    handles = (library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount()))
+    return [_text(_asker(library, handle)("nvmlDeviceGetUUID")) for handle in handles]
+
+
+def describe_machine(used: Sequence[int] = ()) -> dict[str, Any]:
+    """GPUs, their links and the host, for the sweep's record; no name of the host or of a user.
+
+    ``used`` are the numbers of the GPUs that take part.
+    """
     memory = psutil.virtual_memory().total
     host = {"cpus": os.cpu_count(), "memory_bytes": memory, "machine": platform.machine(), "kernel": platform.release()}
     with nvml() as library:
         if library is None:
-            return {"host": host, "gpus": []}
+            return {"host": host, "gpus": [], "used": list(used)}
         handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
         gpus = [_gpu(library, index, handle) for index, handle in enumerate(handles)]
-        return {"host": host, "gpus": gpus, "topology": _topology(library, handles)}
+        return {"host": host, "gpus": gpus, "topology": _topology(library, handles), "used": list(used)}
 
 
 def _gpu(library: ModuleType, index: int, handle: Any) -> dict[str, Any]:

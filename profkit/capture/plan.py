@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 from profkit.traces import UsageError
 
 from .arguments import command_line, resolve
+from .machine import visible_gpus
 from .models import drafter_config, target_config, write_model
-from .secrets import shown
+from .remarks import block_size_of, graph_sizes_of, remarks_on
+from .secrets import Scrubber, shown
 from .settings import GraphMode, Settings
 from .sglang_source import ServerArguments, assumed_arguments, find_sglang, read_arguments
 
@@ -34,7 +38,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A capture, resolved against the installed SGLang in ``package``; ``remarks`` are sentences for the user."""
+    """A capture, resolved against the installed SGLang in ``package``; ``remarks`` are sentences for the user.
+
+    ``keep_raw`` keeps reports that cannot be imported, though the server's whole environment stands in them.
+    """
 
     settings: Settings
     concurrencies: tuple[int, ...]
@@ -44,17 +51,23 @@ class Plan:
     package: Path | None
     version: str
     remarks: tuple[str, ...]
+    keep_raw: bool = False
 
     @property
     def block_size(self) -> int | None:
         """The drafter's block size, where there is a drafter."""
-        size = self.settings.server.get("speculative_dflash_block_size")
-        return int(size) if size is not None else None
+        return block_size_of(self.passes[0].server)
 
     @property
     def graph_batch_sizes(self) -> list[int]:
-        """The batch sizes that CUDA graphs are captured for, where the configuration names them."""
-        return list(self.settings.server.get("cuda_graph_bs_decode") or self.settings.server.get("cuda_graph_bs") or [])
+        """The batch sizes that CUDA graphs are captured for, where the arguments name them and a pass has graphs."""
+        return next((graph_sizes_of(one.server) for one in self.passes if one.graphs), [])
+
+    @property
+    def devices(self) -> list[int]:
+        """NVML's numbers of the GPUs that the server uses, as far as they can be seen."""
+        visible = visible_gpus({**os.environ, **self.settings.env}) if self.settings.gpus else []
+        return [visible[number] for number in self.settings.gpu_ids if number < len(visible)]
 
 
 def make_plan(
@@ -64,6 +77,7 @@ def make_plan(
     *,
     graphs: GraphMode | None = None,
     backend: str = "nsys",
+    keep_raw: bool = False,
 ) -> Plan:
     """Resolve ``settings`` for this machine. Nothing is written or started.
 
@@ -79,12 +93,12 @@ def make_plan(
         wanted, remark = _server_arguments(settings, max(concurrencies), folder, with_graphs)
         known = read_arguments(package) if package else assumed_arguments(wanted)
         server, renamed = resolve(wanted, known)
-        remarks += [*remark, *renamed]
+        remarks += [*remark, *renamed, *remarks_on(settings, server, max(concurrencies), with_graphs)]
         suffix = "-eager" if len(modes) > 1 and not with_graphs else ""
         passes.append(Pass(with_graphs, suffix, server, tuple(_command(server, known))))
     unique = tuple(dict.fromkeys(remarks))
     ordered = tuple(dict.fromkeys(concurrencies))
-    return Plan(settings, ordered, tuple(passes), folder, backend, package, known.version, unique)
+    return Plan(settings, ordered, tuple(passes), folder, backend, package, known.version, unique, keep_raw)
 
 
 def _command(server: Mapping[str, Any], known: ServerArguments) -> list[str]:
@@ -115,20 +129,22 @@ def write_models(plan: Plan) -> None:
     if dummy is None:
         return
     write_model(plan.folder / "models" / "target", target_config(dummy.target))
-    if dummy.drafter:
-        if plan.block_size is None:
-            raise UsageError("dummy.drafter needs server.speculative_dflash_block_size; set it, such as to 8")
+    if dummy.drafter and plan.block_size is not None:
         write_model(plan.folder / "models" / "drafter", drafter_config(dummy.target, plan.block_size))
 
 
 def describe(plan: Plan, wrapper: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The plan as text: every command, variable, window and file; the values of secrets are left out."""
+    """The plan as text: every command, variable, window and file, without secrets.
+
+    ``wrapper`` and ``environment`` may name the folder of the run's own files as ``$SCRATCH``.
+    """
     settings, windows = plan.settings, plan.settings.windows
     per_window = f"warm up (at most {windows.warm_up_s:g} s), measure {windows.measure_s:g} s, record {windows.steps}"
     lines = [
         f"configuration   {settings.name}: {settings.description}".rstrip(": "),
         f"engine          SGLang {plan.version}, {settings.gpus} GPU(s), port {settings.port}",
         f"output          {plan.folder}",
+        f"scratch         $SCRATCH, a private folder in {tempfile.gettempdir()} that goes at the end",
         f"load            {_load(settings)}",
         *(f"remark          {remark}" for remark in plan.remarks),
         "environment     " + " ".join(f"{k}={shown(k, v)}" for k, v in sorted(environment.items())),
@@ -141,7 +157,8 @@ def describe(plan: Plan, wrapper: Sequence[str], environment: Mapping[str, str])
             for c in plan.concurrencies
         ]
     low, high = _seconds(plan)
-    return "\n".join([*lines, "", f"time            {low} to {high} s, of which each server start takes 30 to 120 s"])
+    lines += ["", f"time            {low} to {high} s, of which each server start takes 30 to 120 s"]
+    return Scrubber({**os.environ, **settings.env})("\n".join(lines))
 
 
 def _load(settings: Settings) -> str:

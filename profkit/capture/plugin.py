@@ -43,6 +43,8 @@ class _ProcessRecord(msgspec.Struct):
     probes: list[dict[str, str | None]] = []
     missing: list[dict[str, str | None]] = []
     faults: list[dict[str, str | None]] = []
+    sglang: str = ""
+    taken_for: str | None = None
     runners: list[_Runner] = []
 
 
@@ -60,7 +62,12 @@ def read_report(folder: Path) -> PluginReport:
     ranks = {one.pid: runner.gpu_id for one in records for runner in one.runners if runner.gpu_id is not None}
     missing = {f"the plugin's probe {entry.get('target')} is missing" for one in records for entry in one.missing}
     faults = {f"a hook failed at {entry.get('where')}: {entry.get('error')}" for one in records for entry in one.faults}
-    amiss = sorted(missing | faults)
+    assumed = {
+        f"SGLang's version {one.sglang} names no release: the plugin takes it for {one.taken_for}"
+        for one in records
+        if one.taken_for
+    }
+    amiss = sorted(missing | faults | assumed)
     if not any(one.probes for one in records):
         amiss.insert(0, "the plugin was not loaded by the server: steps will have no names; see server.log")
     return PluginReport(ranks, tuple(amiss))

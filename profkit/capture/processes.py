@@ -11,11 +11,12 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import psutil
 
 MARKER = "PROFKIT_CAPTURE_RUN"
+POLL_S = 0.05
 GONE = (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess)
 
 
@@ -57,11 +58,11 @@ class ProcessTree:
         for sent, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
             members = self.refresh()
             send(members, sent)
-            psutil.wait_procs(members, timeout=wait_s)
+            still_alive(members, wait_s)
         deadline = time.monotonic() + 10.0
         while (members := self.refresh()) and time.monotonic() < deadline:
             send(members, signal.SIGKILL)
-            psutil.wait_procs(members, timeout=0.2)
+            still_alive(members, 0.2)
         return [process.pid for process in members]
 
     def _drop_dead(self) -> None:
@@ -85,6 +86,16 @@ def is_alive(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except GONE:
         return False
+
+
+def still_alive(
+    processes: list[psutil.Process], timeout_s: float, is_urgent: Callable[[], bool] = lambda: False
+) -> list[psutil.Process]:
+    """Those of ``processes`` that live when the time is up or it is urgent; a zombie that nobody reaps does not."""
+    deadline = time.monotonic() + timeout_s
+    while (alive := [one for one in processes if is_alive(one)]) and time.monotonic() < deadline and not is_urgent():
+        time.sleep(POLL_S)
+    return alive
 
 
 def children_of(process: psutil.Process) -> list[psutil.Process]:

@@ -14,6 +14,7 @@ from .importing import Window
 from .machine import describe_machine, versions
 from .plan import Pass, Plan
 from .plugin import PluginReport
+from .secrets import Scrubber
 from .server import ServerError
 
 RESOLVED = (
@@ -27,11 +28,14 @@ RESOLVED = (
 class Record:
     """What is known of a capture, and ``sweep.json`` in its folder."""
 
-    def __init__(self, plan: Plan, command: str, recorder: str) -> None:
-        self.machine = describe_machine()
+    def __init__(self, plan: Plan, command: str, recorder: str, scrub: Scrubber) -> None:
+        self.machine = describe_machine(plan.devices)
         self.machine["p2p_disabled"] = plan.settings.env.get("NCCL_P2P_DISABLE") == "1"
         self._plan = plan
+        self._scrub = scrub
         self._windows: dict[str, Window] = {}
+        self._said: list[list[str]] = []
+        self._ended: list[str] = []
         modes = {one.graphs for one in plan.passes}
         self._sweep = Sweep(
             schema=SCHEMA,
@@ -43,12 +47,14 @@ class Record:
             engine=f"sglang {plan.version}",
             hardware=self.machine,
             versions={**versions(plan.package or Path()), plan.backend: recorder},
-            settings={
-                "command": command,
-                "configuration": plan.settings.record(),
-                "server": [_portable(one.command, plan) for one in plan.passes],
-                "remarks": list(plan.remarks),
-            },
+            settings=scrub.over(
+                {
+                    "command": command,
+                    "configuration": plan.settings.record(),
+                    "server": [_portable(one.command, plan) for one in plan.passes],
+                    "remarks": list(plan.remarks),
+                }
+            ),
             note="stopped before its end",
         )
         self.save()
@@ -66,22 +72,39 @@ class Record:
             say(f"the server runs at most {allowed} requests at once, fewer than {most}: see max_running_requests")
         self.save()
 
-    def plugin_says(self, report: PluginReport, say: Callable[[str], None]) -> None:
-        """Keep what the plugin found amiss."""
-        for sentence in report.amiss:
-            say(sentence)
-        self._sweep.settings["plugin"] = list(report.amiss)
+    def plugin_says(self, report: PluginReport, one: Pass, say: Callable[[str], None]) -> None:
+        """Keep what is amiss with the plugin in this pass, and say what has not been said of it."""
+        number, ranks = self._plan.passes.index(one), ranks_of(one)
+        self._said += [[] for _ in range(len(self._said), number + 1)]
+        amiss = list(report.amiss)
+        if 0 < len(report.ranks) < ranks:
+            amiss.append(f"the plugin ran in {len(report.ranks)} of {ranks} ranks: the others' steps have no names")
+        for sentence in amiss:
+            if sentence not in self._said[number]:
+                say(sentence)
+        self._said[number] = amiss
+        self._sweep.settings["plugin"] = self._said
         self.save()
 
     def server_failed(self, error: ServerError, one: Pass) -> None:
-        """Keep how the server ended."""
+        """Keep how the server ended, in which window, and which concurrencies it left untried."""
         failure = ServerFailure(
-            phase=error.phase, fault=error.fault, graphs=one.graphs, exit_status=error.server_exit_status, log=error.log
+            phase=error.phase,
+            fault=self._scrub(error.fault),
+            graphs=one.graphs,
+            exit_status=error.server_exit_status,
+            log=error.log,
         )
         self._sweep.failures.append(failure)
         for window in self._windows.values():
             if window.graphs == one.graphs and window.name.removesuffix(one.suffix) == error.phase.split(" ")[-1]:
                 window.failure = str(error)
+        untried = [c for c in self._plan.concurrencies if f"c{c}{one.suffix}" not in self._windows]
+        for concurrency in untried:
+            name = f"c{concurrency}{one.suffix}"
+            self._windows[name] = Window(concurrency, one.graphs, name, failure="not tried: the server had ended")
+        names = ", ".join(f"c{concurrency}{one.suffix}" for concurrency in untried)
+        self._ended.append(f"the server ended early ({error.phase}){f', not tried: {names}' if untried else ''}")
         self.save()
 
     def measured(self, window: Window) -> None:
@@ -90,13 +113,13 @@ class Record:
         self.save()
 
     def finish(self) -> None:
-        """The capture has come to its end."""
-        self._sweep.note = ""
+        """The capture has come to its end; what is left to note is where a server had not."""
+        self._sweep.note = "; ".join(self._ended)
         self.save()
 
     def save(self) -> None:
         """Write the record."""
-        self._sweep.runs = [_run(window) for window in self._windows.values()]
+        self._sweep.runs = [_run(window, self._scrub) for window in self._windows.values()]
         save_sweep(self._sweep, self._plan.folder)
 
 
@@ -105,7 +128,14 @@ def _portable(command: Sequence[str], plan: Plan) -> str:
     return shlex.join(["python", *command[1:]]).replace(str(plan.folder), ".")
 
 
-def _run(window: Window) -> SweepRun:
+def ranks_of(one: Pass) -> int:
+    """How many processes of the server run steps."""
+    sizes = {key: int(one.server.get(key, 1)) for key in ("tp_size", "pp_size", "dp_size")}
+    copies = 1 if one.server.get("enable_dp_attention") else sizes["dp_size"]
+    return sizes["tp_size"] * sizes["pp_size"] * copies
+
+
+def _run(window: Window, scrub: Scrubber) -> SweepRun:
     return SweepRun(
         concurrency=window.concurrency,
         trace=window.trace,
@@ -113,5 +143,7 @@ def _run(window: Window) -> SweepRun:
         accept_len=window.accept_length,
         tokens_per_s=window.tokens_per_s,
         tokens_per_s_recorded=window.tokens_per_s_recorded,
-        failure=window.failure,
+        tokens_per_s_before=window.rate_before,
+        tokens_per_s_after=window.rate_after,
+        failure=scrub(window.failure) if window.failure else None,
     )

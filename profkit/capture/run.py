@@ -3,52 +3,56 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from profkit.traces import OutputError, ProfkitError
+from profkit.traces import OutputError, UsageError
 
 from .backends import Backend, backend_of
-from .checks import check_plan
-from .endpoints import RefusedError
-from .importing import Window, import_window
-from .load import Load, LoadError
+from .checks import check_plan, check_port
+from .collecting import collect
+from .context import Context
+from .importing import Window
+from .interrupts import Interrupts
+from .load import HangError, Load, LoadError
 from .machine import Sampler, visible_gpus
-from .plan import Pass, Plan, describe, write_models
+from .plan import Plan, describe, write_models
 from .plugin import plugin_environment, read_report
 from .record import Record
+from .recording import Check, record_window, resume
 from .secrets import Scrubber, without_secrets
 from .server import Server, ServerError
-from .surroundings import Say, log_beside, scratch_folder, temporary_places, termination_as_interrupt
-
-DONE = re.compile(r"Profiling done")
-"""What SGLang logs when it has closed a window by itself."""
+from .server_log import ServerLog
+from .surroundings import Say, log_beside, scratch_folder, temporary_places
 
 STEADY = 0.1
 """Throughput of two seconds in a row may differ by this share of it."""
 
-EXTRA_STEPS = 4
-ROOM_WAIT_S = 10.0
 CRASH_WAIT_S = 10.0
-SETTLE_S = 60.0
-RESUME_S = 1.0
+PORT_WAIT_S = 5.0
+
+
+def merged_environment(plan: Plan) -> dict[str, str]:
+    """The variables of this process with those of the configuration."""
+    return {**os.environ, **plan.settings.env}
 
 
 def environment_of(plan: Plan, backend: Backend, scratch: Path, plugin_folder: Path) -> dict[str, str]:
-    """The variables that a capture adds to the server's environment."""
-    own = plugin_environment(os.environ, scratch, plugin_folder)
-    return {**own, **backend.environment(), **plan.settings.env}
+    """The variables that a capture adds to the server's environment: its own over those of the configuration.
+
+    Lists that have entries already (``PYTHONPATH``, ``SGLANG_PLUGINS``) are added to, not replaced.
+    """
+    own = plugin_environment(merged_environment(plan), scratch, plugin_folder)
+    return {**plan.settings.env, **own, **backend.environment()}
 
 
 def dry_run(plan: Plan) -> str:
     """The plan as text; nothing is checked, written or started."""
     backend = backend_of(plan.backend, on_gpu=plan.settings.gpus > 0)
     with scratch_folder() as scratch:
-        return describe(plan, backend.wrapper(scratch), environment_of(plan, backend, scratch, plan.folder / "plugin"))
+        environment = environment_of(plan, backend, scratch, plan.folder / "plugin")
+        return describe(plan, backend.wrapper(scratch), environment).replace(str(scratch), "$SCRATCH")
 
 
 def capture(plan: Plan, command: str, say: Say) -> Record:
@@ -62,98 +66,107 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
     check_plan(plan)
     _make_folder(plan.folder)
     write_models(plan)
-    record = Record(plan, command, backend.version())
-    with log_beside(plan.folder / "capture.log", say) as tell, termination_as_interrupt():
+    scrub = Scrubber(merged_environment(plan))
+    record = Record(plan, command, backend.version(), scrub)
+    with log_beside(plan.folder / "capture.log", say, scrub) as tell, Interrupts(tell) as interrupts:
         for remark in plan.remarks:
             tell(remark)
         failure = None
         for one in plan.passes:
-            failure = _run_pass(_Context(plan, one, backend, record, tell))
+            interrupts.raise_from(1)
+            failure = _run_pass(Context(plan, one, backend, record, scrub, interrupts, tell))
         record.finish()
+        interrupts.raise_from(1)
         if failure:
             raise failure
     return record
 
 
-@dataclass(slots=True)
-class _Context:
-    """What the steps of one pass share."""
-
-    plan: Plan
-    one: Pass
-    backend: Backend
-    record: Record
-    say: Say
-    windows: list[Window] = field(default_factory=list)
-
-    @property
-    def plugin_folder(self) -> Path:
-        """Where the plugin leaves its records of this pass."""
-        return self.plan.folder / f"plugin{self.one.suffix}"
-
-
-def _run_pass(context: _Context) -> ServerError | None:
+def _run_pass(context: Context) -> ServerError | None:
     """One server start. A server that fails is recorded, with all windows before that, and returned."""
+    visible = visible_gpus(merged_environment(context.plan))
+    sampler = Sampler([visible[number] for number in context.plan.settings.gpu_ids if number < len(visible)])
     with scratch_folder() as scratch:
-        failure = None
         try:
-            with Sampler(visible_gpus()[: context.plan.settings.gpus]) as sampler:
-                try:
-                    failure = _serve(context, scratch)
-                finally:
-                    _import(context, scratch, sampler)
+            with sampler:
+                return _serve(context, scratch)
         finally:
+            collect(context, scratch, sampler)
             context.record.save()
-    return failure
 
 
-def _serve(context: _Context, scratch: Path) -> ServerError | None:
-    plan, windows = context.plan, context.plan.settings.windows
-    environment = {
-        **without_secrets(os.environ),
-        **temporary_places(scratch),
-        **environment_of(plan, context.backend, scratch, context.plugin_folder),
-    }
+def _serve(context: Context, scratch: Path) -> ServerError | None:
+    """Start, load and stop the server; the only part of a pass that a first signal breaks off."""
+    plan = context.plan
+    log = ServerLog(plan.folder / f"server{context.one.suffix}.log", context.scrub)
+    environment = _server_environment(context, scratch)
     context.plugin_folder.mkdir()
-    server = Server(context.one.command, context.backend.wrapper(scratch), environment, plan.settings.port, scratch)
-    failure = None
+    wrapper = context.backend.wrapper(scratch)
+    server = Server(context.one.command, wrapper, environment, plan.settings.port, scratch, log)
     try:
-        context.say(f"starting SGLang {plan.version}, CUDA graphs {'on' if context.one.graphs else 'off'}")
-        server.start(plan.folder / f"server{context.one.suffix}.log", Scrubber(os.environ))
-        server.wait_until_healthy(windows.start_s, context.say)
-        context.record.server_is_up(server.endpoints.server_info(), max(plan.concurrencies), context.say)
-        context.record.plugin_says(read_report(context.plugin_folder), context.say)
-        for concurrency in plan.concurrencies:
-            _run_concurrency(context, server, concurrency, scratch)
+        with context.interrupts.raising(1):
+            _start(context, server)
+            for concurrency in plan.concurrencies:
+                _run_concurrency(context, server, concurrency, scratch)
     except ServerError as error:
-        failure = error
         context.record.server_failed(error, context.one)
         context.say(f"{error}; its last lines are in {plan.folder / 'sweep.json'}")
+        return error
     finally:
         _stop(context, server)
-    return failure
+    return None
 
 
-def _stop(context: _Context, server: Server) -> None:
-    windows = context.plan.settings.windows
+def _server_environment(context: Context, scratch: Path) -> Mapping[str, str]:
+    return {
+        **without_secrets(os.environ),
+        **environment_of(context.plan, context.backend, scratch, context.plugin_folder),
+        **temporary_places(scratch, merged_environment(context.plan)),
+    }
+
+
+def _start(context: Context, server: Server) -> None:
+    plan, record = context.plan, context.record
+    context.say(f"starting SGLang {plan.version}, CUDA graphs {'on' if context.one.graphs else 'off'}")
+    _wait_for_port(server, plan.settings.port)
+    server.start()
+    server.wait_until_healthy(plan.settings.windows.start_s, context.say)
+    record.server_is_up(server.endpoints.server_info(), max(plan.concurrencies), context.say)
+    record.plugin_says(read_report(context.plugin_folder), context.one, context.say)
+
+
+def _wait_for_port(server: Server, port: int) -> None:
+    """The server of the pass before may still leave it; a stranger that took it would be measured instead of ours."""
+    deadline = time.monotonic() + PORT_WAIT_S
+    while True:
+        try:
+            return check_port(port)
+        except UsageError as error:
+            if time.monotonic() > deadline:
+                raise server.fail(str(error)) from error
+            time.sleep(0.2)
+
+
+def _stop(context: Context, server: Server) -> None:
+    windows, interrupts = context.plan.settings.windows, context.interrupts
+    before = interrupts.count
+    interrupts.notice = "the server is ended without waiting; what is recorded is imported after that"
     context.say("stopping the server")
-    try:
-        survivors = server.stop(windows.stop_s, windows.report_s)
-    except KeyboardInterrupt:
-        server.kill()
-        raise
+    is_recorded = any(window.number for window in context.windows)
+    recorder_s = windows.report_s if is_recorded else 0.0
+    survivors = server.stop(windows.stop_s, recorder_s, lambda: interrupts.count - before)
     if survivors:
         context.say(f"processes {survivors} could not be ended; end them by hand")
+    if context.windows:
+        context.record.plugin_says(read_report(context.plugin_folder), context.one, context.say)
 
 
-def _run_concurrency(context: _Context, server: Server, concurrency: int, scratch: Path) -> None:
+def _run_concurrency(context: Context, server: Server, concurrency: int, scratch: Path) -> None:
     windows = context.plan.settings.windows
     window = Window(concurrency, context.one.graphs, f"c{concurrency}{context.one.suffix}")
     load = Load(server.endpoints, concurrency, context.plan.settings.load)
-
-    def check() -> None:
-        server.check()
-        _check_load(server, load, windows.hang_s)
+    check = _checker(server, load, windows.hang_s)
+    patient = _checker(server, load, max(windows.hang_s, windows.report_s))
 
     def measure(what: str) -> float:
         server.phase = f"{what} c{concurrency}"
@@ -167,12 +180,12 @@ def _run_concurrency(context: _Context, server: Server, concurrency: int, scratc
         with load:
             server.phase = f"warm up c{concurrency}"
             _warm_up(load, windows.warm_up_s, check, context.say)
-            window.rates.append(measure("measure"))
+            window.rate_before = measure("measure")
             server.phase = f"record c{concurrency}"
-            _record(context, server, load, window, scratch, check)
+            record_window(context, server, load, window, scratch, check, patient)
             server.phase = f"resume c{concurrency}"
-            if _resume(load, check, context.say):
-                window.rates.append(measure("measure again"))
+            resume(load, check, patient)
+            window.rate_after = measure("measure again")
             server.phase = f"drain c{concurrency}"
     finally:
         window.ended_ns = time.time_ns()
@@ -180,13 +193,19 @@ def _run_concurrency(context: _Context, server: Server, concurrency: int, scratc
         context.record.measured(window)
 
 
-def _check_load(server: Server, load: Load, hang_s: float) -> None:
-    try:
-        load.check(hang_s)
-    except LoadError as error:
-        # Requests break a moment before the process is seen to be gone.
-        server.died_within(0.0 if "hangs" in str(error) else CRASH_WAIT_S)
-        raise server.fail(str(error)) from error
+def _checker(server: Server, load: Load, hang_s: float) -> Check:
+    """A function that raises ``ServerError`` where the server died, requests fail, or no token came for too long."""
+
+    def check() -> None:
+        server.check()
+        try:
+            load.check(hang_s)
+        except LoadError as error:
+            # Requests break a moment before the process is seen to be gone.
+            server.died_within(0.0 if isinstance(error, HangError) else CRASH_WAIT_S)
+            raise server.fail(str(error)) from error
+
+    return check
 
 
 def _warm_up(load: Load, most_s: float, check: Callable[[], None], say: Say) -> None:
@@ -201,80 +220,6 @@ def _warm_up(load: Load, most_s: float, check: Callable[[], None], say: Say) -> 
             return
         before = rate
     say(f"c{load.concurrency}: not steady after {most_s:.0f} s; going on")
-
-
-def _resume(load: Load, check: Callable[[], None], say: Say) -> bool:
-    """Wait until tokens flow again: with several ranks the recorder holds the server while it writes its report."""
-    deadline = time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
-        if load.measure(RESUME_S, check) > 0:
-            load.measure(RESUME_S, check)
-            return True
-    say(f"c{load.concurrency}: no tokens for {SETTLE_S:.0f} s after the recording; not measured again")
-    return False
-
-
-def _record(
-    context: _Context, server: Server, load: Load, window: Window, scratch: Path, check: Callable[[], None]
-) -> None:
-    """One window: where the server cannot open it, that is the window's failure and the run goes on."""
-    settings = context.plan.settings
-    steps = 2 * settings.windows.steps + EXTRA_STEPS
-    _wait_for_room(load, steps * (context.plan.block_size or 1), check)
-    since = server.log.position
-    context.say(f"{server.phase}: {steps} forward passes")
-    window.opened_ns = time.time_ns()
-    try:
-        server.endpoints.start_profile(context.backend.window(steps, scratch), settings.windows.record_s)
-        window.number = 1 + sum(1 for other in context.windows if other.number)
-        if not server.wait_for(DONE, since, settings.windows.record_s, check):
-            _cut_short(server, window, settings.windows.record_s)
-    except RefusedError as error:
-        check()
-        server.died_within(1.0)
-        window.failure = str(error)
-    window.closed_ns = time.time_ns()
-    server.wait_while_runs(context.backend.importer, SETTLE_S)
-
-
-def _cut_short(server: Server, window: Window, record_s: float) -> None:
-    """Close a window that takes too long; a server that refuses had closed it and not said so in its log."""
-    try:
-        server.endpoints.stop_profile(record_s)
-        window.failure = f"fewer steps than wanted ran in {record_s:.0f} s"
-    except RefusedError:
-        return
-
-
-def _wait_for_room(load: Load, tokens: int, check: Callable[[], None]) -> None:
-    """Wait for a moment after which no request ends for ``tokens`` tokens: the window then holds decode steps only."""
-    deadline = time.monotonic() + ROOM_WAIT_S
-    while load.room() < tokens and time.monotonic() < deadline:
-        check()
-        time.sleep(0.02)
-
-
-def _import(context: _Context, scratch: Path, sampler: Sampler) -> None:
-    reports = context.backend.reports(scratch)
-    ranks = read_report(context.plugin_folder).ranks
-    for window in context.windows:
-        report = reports.get(window.number)
-        if report is None:
-            window.failure = window.failure or "nothing of it was recorded; see capture.log and server.log"
-            context.record.measured(window)
-            continue
-        context.say(f"importing {window.name}")
-        try:
-            recorded = context.backend.read(report, scratch)
-            rows = sampler.between(window.began_ns, window.ended_ns)
-            import_window(context.plan, window, recorded, rows, ranks, context.record.machine)
-        except (ProfkitError, OSError) as error:
-            kept = context.plan.folder / "raw"
-            kept.mkdir(mode=0o700, exist_ok=True)
-            shutil.copy2(report, kept / f"{window.name}{report.suffix}")
-            window.failure = f"its report could not be imported ({error}); it is kept in raw/"
-            context.say(f"{window.name}: {window.failure}")
-        context.record.measured(window)
 
 
 def _make_folder(folder: Path) -> None:

@@ -14,13 +14,17 @@ import psutil
 from profkit.traces import ProfkitError
 
 from .endpoints import Endpoints
-from .processes import MARKER, ProcessTree, children_of, is_alive, send
-from .secrets import Scrubber
+from .processes import MARKER, ProcessTree, children_of, is_alive, send, still_alive
 from .server_log import ServerLog
 
 POLL_S = 0.25
 WATCH_EVERY_S = 2.0
 SHOW_EVERY_S = 10.0
+PID_WAIT_S = 3.0
+EXIT_WAIT_S = 30.0
+CHILDREN_WAIT_S = 2.0
+"""For what the main process has left behind when it is gone; it ends its workers before itself."""
+
 WITH_PID = ("/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"')
 """Runs a command and leaves its process id in a file: under a recorder it is not our own child."""
 
@@ -40,32 +44,40 @@ class Server:
     """A server process. ``wrapper`` is the recorder's command line, which runs the server as its child."""
 
     def __init__(
-        self, command: Sequence[str], wrapper: Sequence[str], environment: Mapping[str, str], port: int, scratch: Path
+        self,
+        command: Sequence[str],
+        wrapper: Sequence[str],
+        environment: Mapping[str, str],
+        port: int,
+        scratch: Path,
+        log: ServerLog,
     ) -> None:
         self.endpoints = Endpoints(f"http://127.0.0.1:{port}")
         self.phase = "start"
-        self.log: ServerLog
+        self.log = log
         self._pid_file = scratch / "server.pid"
         self._command = [*wrapper, *WITH_PID, str(self._pid_file), *command]
         self._environment = dict(environment)
         self._tree = ProcessTree()
-        self._popen: subprocess.Popen[bytes]
+        self._popen: subprocess.Popen[bytes] | None = None
         self._watched = 0.0
 
-    def start(self, log_file: Path, scrub: Scrubber) -> None:
+    def start(self) -> None:
         """Start it in a session of its own, so that Ctrl-C reaches only us."""
-        self._popen = subprocess.Popen(
-            self._command,
-            env={**self._environment, MARKER: self._tree.marker},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        try:
+            self._popen = subprocess.Popen(
+                self._command,
+                env={**self._environment, MARKER: self._tree.marker},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self.fail(f"{self._command[0]} cannot be run ({error.strerror})") from error
         self._tree.add(self._popen.pid)
-        if self._popen.stdout is None:
-            raise ServerError(self.phase, "its output cannot be read", None, [])
-        self.log = ServerLog(self._popen.stdout, log_file, scrub)
+        if self._popen.stdout is not None:
+            self.log.follow(self._popen.stdout)
 
     def wait_until_healthy(self, timeout_s: float, say: Callable[[str], None]) -> None:
         """Wait for ``/health``, telling every few seconds what the server last said."""
@@ -74,8 +86,7 @@ class Server:
             self.check()
             now = time.monotonic()
             if now - began > timeout_s:
-                fault = f"not healthy after {timeout_s:.0f} s; raise windows.start_s, or see the last lines of its log"
-                raise ServerError(self.phase, fault, None, self.log.tail())
+                raise self.fail(f"not healthy after {timeout_s:.0f} s; raise windows.start_s if it needs longer")
             if now - shown > SHOW_EVERY_S:
                 shown = now
                 said = self.log.tail(1)
@@ -87,7 +98,7 @@ class Server:
         if time.monotonic() - self._watched > WATCH_EVERY_S:
             self._tree.watch()
             self._watched = time.monotonic()
-        if self._popen.poll() is None and not self._main_is_dead():
+        if not self._has_ended() and not self._main_is_dead():
             return
         status = self._exit_status()
         self.log.close()
@@ -112,7 +123,6 @@ class Server:
         while time.monotonic() < deadline:
             if self.log.find(pattern, since):
                 return True
-            self.check()
             check()
             time.sleep(0.05)
         return False
@@ -121,25 +131,24 @@ class Server:
         """Wait until no process of the tree is ``program`` any more, or the time is up."""
         deadline = time.monotonic() + timeout_s
         while self._tree.named(program) and time.monotonic() < deadline:
+            self.check()
             time.sleep(POLL_S)
 
-    def stop(self, patience_s: float, recorder_s: float) -> list[int]:
+    def stop(self, patience_s: float, recorder_s: float, pressed: Callable[[], int] = lambda: 0) -> list[int]:
         """Stop the server gently, give its recorder time to write, then end whatever is left.
 
-        Returns the pids that could not be ended; the list is empty unless the kernel refuses.
+        ``pressed`` counts the signals that have come since: the first ends the patience with the server, the second
+        the one with its recorder. Returns the pids that could not be ended; none unless the kernel refuses.
         """
         try:
-            self._ask_main_to_stop(patience_s)
-            self._wait_for_recorder(recorder_s)
+            if self._ask_main_to_stop(patience_s, lambda: pressed() > 0):
+                self._wait_for_end(recorder_s, lambda: pressed() > 1)
         finally:
             survivors = self._tree.end(2.0)
+            self._wait_for_end(2.0, lambda: False)
             self.endpoints.close()
             self.log.close()
         return survivors
-
-    def kill(self) -> list[int]:
-        """End everything at once; returns the pids that could not be ended."""
-        return self._tree.end(0.0)
 
     def _main(self) -> psutil.Process | None:
         try:
@@ -149,33 +158,45 @@ class Server:
 
     def _main_is_dead(self) -> bool:
         """Whether the server has started and is gone, though its recorder still runs."""
-        if not self._pid_file.is_file() or not self._pid_file.read_text().strip():
+        if not self._has_started():
             return False
         main = self._main()
         return main is None or not is_alive(main)
 
+    def _has_started(self) -> bool:
+        """Whether the recorder has started the server."""
+        return self._pid_file.is_file() and bool(self._pid_file.read_text().strip())
+
+    def _has_ended(self) -> bool:
+        return self._popen is None or self._popen.poll() is not None
+
     def _exit_status(self) -> int | None:
         """The exit status; a recorder passes on that of its target once it has written its report."""
-        try:
-            return self._popen.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            return None
+        self._wait_for_end(EXIT_WAIT_S, lambda: False)
+        return self._popen.poll() if self._popen else None
 
-    def _ask_main_to_stop(self, patience_s: float) -> None:
+    def _ask_main_to_stop(self, patience_s: float, is_urgent: Callable[[], bool]) -> bool:
+        """Whether there was a server to stop: one that its recorder never starts is not waited for."""
+        deadline = time.monotonic() + PID_WAIT_S
+        while not self._has_started():
+            if self._has_ended() or is_urgent() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
         main = self._main()
         if main is None:
-            return
-        processes = [main, *children_of(main)]
+            return True
+        children = children_of(main)
         send([main], signal.SIGTERM)
-        _, lingering = psutil.wait_procs(processes, timeout=patience_s)
+        lingering = still_alive([main], patience_s, is_urgent)
+        lingering += still_alive(children, min(patience_s, CHILDREN_WAIT_S), is_urgent)
         send(lingering, signal.SIGKILL)
-        psutil.wait_procs(lingering, timeout=patience_s)
+        still_alive(lingering, patience_s)
+        return True
 
-    def _wait_for_recorder(self, recorder_s: float) -> None:
-        try:
-            self._popen.wait(timeout=recorder_s)
-        except subprocess.TimeoutExpired:
-            return
+    def _wait_for_end(self, timeout_s: float, is_urgent: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._has_ended() and time.monotonic() < deadline and not is_urgent():
+            time.sleep(0.05)
 
 
 def _meaning(status: int | None) -> str:

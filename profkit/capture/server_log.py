@@ -16,27 +16,39 @@ CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .+")
 
 
 class ServerLog:
-    """Reads ``stream`` line by line in a thread of its own; every line is scrubbed before it is written or kept."""
+    """What a server says; every line is scrubbed before it is written to ``file`` or kept."""
 
-    def __init__(self, stream: IO[bytes], file: Path, scrub: Scrubber) -> None:
-        self._stream = stream
+    def __init__(self, file: Path, scrub: Scrubber) -> None:
+        self._path = file
         self._scrub = scrub
         self._lines: deque[tuple[int, str]] = deque(maxlen=KEPT_LINES)
         self._count = 0
         self._lock = threading.Lock()
-        self._file = file.open("w", encoding="utf-8")
-        self._thread = threading.Thread(target=self._pump, name="server-log", daemon=True)
+        self._thread: threading.Thread | None = None
+
+    def follow(self, stream: IO[bytes]) -> None:
+        """Read ``stream`` to its end, line by line, in a thread of its own."""
+        self._thread = threading.Thread(target=self._pump, args=(stream,), name="server-log", daemon=True)
         self._thread.start()
 
-    def _pump(self) -> None:
-        with self._stream, self._file:
-            for raw in self._stream:
-                line = self._scrub(raw.decode("utf-8", "replace").rstrip())
-                self._file.write(line + "\n")
-                self._file.flush()
-                with self._lock:
-                    self._lines.append((self._count, line))
-                    self._count += 1
+    def _pump(self, stream: IO[bytes]) -> None:
+        """A file that cannot be written is given up, and reading goes on: a full pipe would hold up the server."""
+        with stream:
+            lines = (self._scrub(raw.decode("utf-8", "replace").rstrip()) for raw in stream)
+            try:
+                with self._path.open("wb", buffering=0) as file:
+                    for line in lines:
+                        self._keep(line)
+                        file.write(line.encode() + b"\n")
+            except OSError as error:
+                self._keep(f"profkit: {self._path.name} cannot be written any more ({error.strerror})")
+                for line in lines:
+                    self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        with self._lock:
+            self._lines.append((self._count, line))
+            self._count += 1
 
     @property
     def position(self) -> int:
@@ -61,4 +73,5 @@ class ServerLog:
 
     def close(self) -> None:
         """Wait a moment for what the server still wrote while it ended."""
-        self._thread.join(timeout=5)
+        if self._thread is not None:
+            self._thread.join(timeout=5)

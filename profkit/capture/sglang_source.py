@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.traces import UsageError
@@ -24,7 +24,8 @@ WRAPPERS = ("Optional", "A", "Annotated")
 class Argument:
     """One server argument. ``kind`` is ``None`` where its type is not a plain one, ``flag`` its command-line name.
 
-    ``is_list`` takes several values after the flag; ``choices`` is empty where anything goes.
+    ``is_list`` takes several values after the flag; ``choices`` is empty where anything goes. ``by_default`` is true
+    for a switch that is on unless told otherwise, and ``has_no`` where ``--no-…`` tells it.
     """
 
     name: str
@@ -33,15 +34,18 @@ class Argument:
     is_list: bool = False
     choices: tuple[object, ...] = ()
     hidden: bool = False
+    by_default: bool = False
+    has_no: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """All arguments by field name, and the retired names with the flag that replaces each."""
+    """All arguments by field name, the retired names with the flag that replaces each, and other spellings."""
 
     version: str
     fields: Mapping[str, Argument]
     retired: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_sglang() -> Path | None:
@@ -82,20 +86,68 @@ def read_arguments(package: Path) -> ServerArguments:
         classes = [node for tree in groups for node in tree.body if isinstance(node, ast.ClassDef)]
     else:
         classes = [node for node in classes if node.name == "ServerArgs"]
-    by_hand = set(_registered(main))
+    by_hand = {flag: call for call in _registrations(main) for flag in _flags(call)}
     every = (argument for node in classes for argument in _fields(node, lists))
-    fields = {argument.name: argument for argument in every if not argument.hidden or argument.flag in by_hand}
+    fields = {
+        argument.name: replace(argument, has_no=argument.has_no or _is_optional(by_hand.get(argument.flag)))
+        for argument in every
+        if not argument.hidden or argument.flag in by_hand
+    }
     if "model_path" not in fields:
         raise UsageError(f"SGLang {version}: its argument list is not where profkit looks for it; update profkit")
-    return ServerArguments(version, fields, dict(_retired(main)))
+    spellings = [
+        *map(_flags, by_hand.values()),
+        *(_spellings(node) for tree in (main, *groups) for node in _args(tree)),
+    ]
+    return ServerArguments(version, fields, dict(_retired(main)), _aliases(spellings, fields))
 
 
-def _registered(tree: ast.Module) -> Iterator[str]:
-    """Flags that SGLang registers one by one, outside its fields: those whose choices are known only at run time."""
+def _registrations(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls that register flags one by one: all before 0.5.13, then those with choices known only at run time."""
     for call in ast.walk(tree):
         named = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
         if named and isinstance(call, ast.Call) and not any(keyword.arg == "new_flag" for keyword in call.keywords):
-            yield from (str(_literal(word)) for word in call.args)
+            yield call
+
+
+def _flags(call: ast.Call) -> list[str]:
+    return [str(_literal(word)) for word in call.args]
+
+
+def _is_optional(call: ast.Call | None) -> bool:
+    """Whether a call asks for ``--no-…`` too."""
+    return any(keyword.arg == "action" and _has_no(keyword.value) for keyword in (call.keywords if call else []))
+
+
+def _has_no(action: ast.expr | None) -> bool:
+    return isinstance(action, ast.Attribute) and action.attr == "BooleanOptionalAction"
+
+
+def _args(tree: ast.Module) -> Iterator[ast.AnnAssign]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
+
+
+def _spellings(field_: ast.AnnAssign) -> list[str]:
+    """The field's own flag and its aliases."""
+    listed = (
+        _literal(keyword.value)
+        for call in ast.walk(field_.annotation)
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+        if keyword.arg == "aliases"
+    )
+    name = field_.target.id if isinstance(field_.target, ast.Name) else ""
+    return [_default_flag(name), *(str(one) for aliases in listed if isinstance(aliases, list) for one in aliases)]
+
+
+def _aliases(spellings: Iterable[list[str]], fields: Mapping[str, Argument]) -> dict[str, str]:
+    """Other names of fields: those that stand beside a field's own among the flags of one argument."""
+    found: dict[str, str] = {}
+    for names in ([flag.removeprefix("--").replace("-", "_") for flag in flags] for flags in spellings):
+        own = next((name for name in names if name in fields), None)
+        if own:
+            found |= {name: own for name in names if name not in fields}
+    return found
 
 
 def _parse(file: Path, version: str) -> ast.Module:
@@ -126,7 +178,8 @@ def _literal(node: ast.AST | None) -> object:
 def _fields(node: ast.ClassDef, lists: Mapping[str, tuple[object, ...]]) -> Iterator[Argument]:
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            yield _argument(statement.target.id, statement.annotation, lists)
+            argument = _argument(statement.target.id, statement.annotation, lists)
+            yield replace(argument, by_default=_literal(statement.value) is True)
 
 
 def _argument(name: str, annotation: ast.expr, lists: Mapping[str, tuple[object, ...]]) -> Argument:
@@ -147,8 +200,15 @@ def _argument(name: str, annotation: ast.expr, lists: Mapping[str, tuple[object,
         choices = _literal(inner.slice)
     flag = _literal(options.get("cli_name")) or _default_flag(name)
     kind = PLAIN_TYPES.get(base.id) if isinstance(base, ast.Name) and "type_parser" not in options else None
-    hidden = bool(_literal(options.get("no_cli")))
-    return Argument(name, str(flag), kind, is_list, tuple(choices) if isinstance(choices, list | tuple) else (), hidden)
+    return Argument(
+        name,
+        str(flag),
+        kind,
+        is_list,
+        tuple(choices) if isinstance(choices, list | tuple) else (),
+        hidden=bool(_literal(options.get("no_cli"))),
+        has_no=_has_no(options.get("action")),
+    )
 
 
 def _unwrapped(annotation: ast.expr) -> ast.expr:

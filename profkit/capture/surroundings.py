@@ -1,13 +1,12 @@
-"""What surrounds a run: a private folder, a log of what was said, and signals that stop it cleanly."""
+"""What surrounds a run: a private folder, and a log of what was said."""
 
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from .secrets import Scrubber
 Say = Callable[[str], None]
 
 
-def temporary_places(scratch: Path) -> dict[str, str]:
+def temporary_places(scratch: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Temporary files go with the run; torch's cache of compiled code, which is one of them, is to last."""
-    kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    kept = environment.get("TORCHINDUCTOR_CACHE_DIR")
     cache = kept or str(Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}")
     return {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": cache}
 
@@ -31,36 +30,24 @@ def scratch_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def log_beside(file: Path, say: Say) -> Iterator[Say]:
-    """``say``, with the time since the start, also written to ``file``; never the value of a secret."""
+def log_beside(file: Path, say: Say, scrub: Scrubber) -> Iterator[Say]:
+    """``say``, with the time since the start, also written to ``file``; never the value of a secret.
+
+    It never raises: the server has to be stopped also where the terminal is gone or the disk is full.
+    """
     began = time.monotonic()
-    scrub = Scrubber(os.environ)
-    with file.open("w", encoding="utf-8") as log:
+    with file.open("wb", buffering=0) as log:
+        sinks: list[Callable[[str], object]] = [lambda line: log.write(line.encode() + b"\n"), say]
+        lock = threading.Lock()
 
         def tell(text: str) -> None:
             line = scrub(f"{time.monotonic() - began:7.1f} s  {text}")
-            log.write(line + "\n")
-            log.flush()
-            say(line)
+            with lock:
+                for sink in list(sinks):
+                    try:
+                        sink(line)
+                    except OSError as error:
+                        sinks.remove(sink)
+                        line = f"{line}\n{file.name} cannot be written any more ({error.strerror})"
 
         yield tell
-
-
-@contextmanager
-def termination_as_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal stop a capture as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    # A program under nohup ignores SIGHUP, and has to go on doing so.
-    wanted = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

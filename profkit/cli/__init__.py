@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -101,5 +102,11 @@ def _fail(message: str, status: int) -> int:
 
 
 def entry() -> None:
-    """The console script."""
-    sys.exit(main())
+    """The console script. Ctrl-C pressed once more on the way out changes nothing."""
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = 130
+    if status == 130:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from profkit.traces import UsageError
+from profkit.traces import ProfkitError, Sweep, SweepRun, UsageError
+from profkit.traces.sweep import is_sweep, load_sweep
 
 from .common import INCONCLUSIVE
 
 if TYPE_CHECKING:
+    from profkit.capture import Plan
     from profkit.capture.settings import GraphMode
-    from profkit.traces import Sweep
 
 
 @click.command("capture")
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting: server.tp_size=2.")
 @click.option("--steps", type=click.IntRange(min=3), help="Decode steps in each recording [8].")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep [traces/NAME-STAMP].")
+@click.option(
+    "--keep-raw",
+    is_flag=True,
+    help="Keep reports that cannot be imported, in raw/. They hold the server's whole environment: pass none on.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the exact plan, and start nothing.")
 @click.option("--list", "list_only", is_flag=True, help="Show the configurations that come with profkit.")
 def command(
@@ -37,16 +45,20 @@ def command(
     overrides: tuple[str, ...],
     steps: int | None,
     output: Path | None,
+    keep_raw: bool,
     dry_run: bool,
     list_only: bool,
 ) -> int:
     """Start SGLang, load it, and record a steady window at each concurrency, as a sweep that the other commands read.
 
     Needs the extra `profkit[capture]`, an installed SGLang, and Nsight Systems. Ctrl-C stops cleanly and keeps what is
-    recorded. Exit status 2 if the server failed (the sweep then holds how), 3 if nothing could be recorded.
+    recorded. Exit status 2 if the server failed (the sweep then holds how), 3 if nothing could be recorded. The table
+    at the end names windows that failed and concurrencies that were not tried.
     """
-    from profkit import capture
-
+    try:
+        from profkit import capture
+    except ModuleNotFoundError as error:
+        raise UsageError(f"capture needs {error.name}, which is missing: pip install 'profkit[capture]'") from error
     if list_only:
         for name in capture.preset_names():
             click.echo(f"{name:<12} {capture.load_settings(name).description}")
@@ -54,13 +66,18 @@ def command(
     if config is None:
         raise UsageError("give --config NAME or FILE.toml; `profkit capture --list` shows the names")
     settings = capture.load_settings(config, overrides, steps)
-    folder = output or Path("traces") / f"{settings.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    plan = capture.make_plan(settings, _concurrencies(conc), folder.absolute(), graphs=graphs, backend=backend)
+    folder = (output or Path("traces") / f"{settings.name}-{time.strftime('%Y%m%d-%H%M%S')}").absolute()
+    plan = capture.make_plan(settings, _concurrencies(conc), folder, graphs=graphs, backend=backend, keep_raw=keep_raw)
     if dry_run:
         click.echo(capture.dry_run(plan))
         return 0
-    record = capture.capture(plan, _command_line(), lambda line: click.echo(line, err=True))
-    click.echo(_summary(folder, record.sweep))
+    try:
+        record = capture.capture(plan, _command_line(settings.env), lambda line: click.echo(line, err=True))
+    except (ProfkitError, KeyboardInterrupt):
+        if is_sweep(folder):
+            click.echo(_summary(output or folder, load_sweep(folder), plan))
+        raise
+    click.echo(_summary(output or folder, record.sweep, plan))
     return 0 if any(run.trace for run in record.sweep.runs) else INCONCLUSIVE
 
 
@@ -71,22 +88,30 @@ def _concurrencies(text: str) -> list[int]:
         raise UsageError(f"--conc {text}: give numbers with commas, such as 1,32,128") from error
 
 
-def _command_line() -> str:
-    """The command as given, without the values of what may be a secret."""
-    from profkit.capture.secrets import shown
+def _command_line(variables: Mapping[str, str]) -> str:
+    """The command as given, without secrets; ``variables`` are those of the configuration."""
+    from profkit.capture.secrets import Scrubber, shown_word
 
-    def word(text: str) -> str:
-        name, separator, value = text.partition("=")
-        return f"{name}={shown(name.rpartition('.')[2], value)}" if separator else text
-
-    return shlex.join(["profkit", *map(word, sys.argv[1:])])
+    scrub = Scrubber({**os.environ, **variables})
+    return scrub(shlex.join(["profkit", *map(shown_word, sys.argv[1:])]))
 
 
-def _summary(folder: Path, sweep: Sweep) -> str:
-    lines = [f"{folder}: {sweep.config}, {sweep.engine}"]
-    for run in sweep.runs:
-        graphs = "graphs" if run.graphs else "eager"
-        rate = f"{run.tokens_per_s:,.0f} tok/s" if run.tokens_per_s is not None else "not measured"
-        accepted = f", accept length {run.accept_len:.2f}" if run.accept_len is not None else ""
-        lines.append(f"  c{run.concurrency:<4} {graphs:<7} {rate}{accepted}{f'; {run.failure}' if run.failure else ''}")
-    return "\n".join([*lines, f"next: profkit report {folder}"])
+def _summary(folder: Path, sweep: Sweep, plan: Plan) -> str:
+    """What came of each window of the plan: also of those that failed, and of those that were not reached."""
+    lines = [f"{folder}: {sweep.config}, {sweep.engine}{f'; {sweep.note}' if sweep.note else ''}"]
+    ran = {(run.concurrency, run.graphs): run for run in sweep.runs}
+    wanted = [(concurrency, one.graphs) for one in plan.passes for concurrency in plan.concurrencies]
+    lines += [_line(concurrency, graphs, ran.get((concurrency, graphs))) for concurrency, graphs in wanted]
+    recorded = sum(1 for run in sweep.runs if run.trace)
+    lines.append(f"{recorded} of {len(wanted)} windows recorded")
+    return "\n".join([*lines, f"next: profkit report {folder}"] if recorded else lines)
+
+
+def _line(concurrency: int, graphs: bool, run: SweepRun | None) -> str:
+    name = f"  c{concurrency:<4} {'graphs' if graphs else 'eager':<7}"
+    if run is None:
+        return f"{name} not tried"
+    rate = f"{run.tokens_per_s:,.0f} tok/s" if run.tokens_per_s is not None else "not measured"
+    accepted = f", accept length {run.accept_len:.2f}" if run.accept_len is not None else ""
+    fate = "" if run.trace and not run.failure else f"; {run.failure or 'not recorded'}"
+    return f"{name} {rate}{accepted}{fate}"

@@ -90,9 +90,10 @@ class ModuleRecorder:
 
     def end(self) -> None:
         """The capture is over, well or not: write what it had."""
-        capture, self._capture = self._capture, None
-        if capture is None:
+        capture = self._capture
+        if capture is None or capture.tid != threading.get_native_id():
             return
+        self._capture = None
         try:
             capture.hooks.close()
             if capture.rows:

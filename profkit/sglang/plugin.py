@@ -12,7 +12,7 @@ from . import ENABLE_VARIABLE, FOLDER_VARIABLE
 from .domain import open_domain
 from .hooks import hook_of, why_not
 from .modules import ModuleRecorder
-from .probes import OLDEST, PLAIN, Probe, groups_of, probes_of, release_of, step_of
+from .probes import NEWEST, OLDEST, PLAIN, Probe, groups_of, names_release, probes_of, release_of, step_of
 from .record import ProcessRecord, log
 from .stack import RangeStack
 
@@ -26,6 +26,8 @@ class Plugin:
         domain = open_domain()
         self._release = release_of(version)
         self._record = ProcessRecord(folder, version, domain.attached)
+        if not names_release(version):
+            self._record.taken_for(".".join(map(str, NEWEST)))
         self._stack = RangeStack(domain, self._record.fault)
         self._recorder = ModuleRecorder(folder, self._record)
         self._registry: Any = importlib.import_module(REGISTRY)
@@ -78,7 +80,7 @@ def activate() -> None:
     if os.environ.get(ENABLE_VARIABLE) != "1":
         return
     folder = os.environ.get(FOLDER_VARIABLE)
-    installed = str(importlib.import_module("sglang").__version__)
+    installed = str(getattr(importlib.import_module("sglang"), "__version__", "unknown"))
     if release_of(installed) < OLDEST:
         log.warning("profkit: SGLang %s is older than its first known release; install 0.5.12 or newer", installed)
         return

@@ -27,7 +27,9 @@ from typing import Literal
 
 ROOT = "sglang.srt."
 OLDEST = (0, 5, 12)
+NEWEST = (0, 5, 23)
 PLAIN = "plain"
+RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 Kind = Literal["step", "forward", "range", "worker", "load", "graph", "moment"]
 Release = tuple[int, int, int]
@@ -126,11 +128,17 @@ def _probe(row: str) -> Probe:
 PROBES: tuple[Probe, ...] = tuple(_probe(row) for row in _ROWS.splitlines() if row)
 
 
+def names_release(version: str) -> bool:
+    """Whether an SGLang version is that of a release: a build from its source may be ``main`` or ``0.0.0.dev1``."""
+    found = RELEASE.match(version)
+    return found is not None and any(int(part) for part in found.groups())
+
+
 def release_of(version: str) -> Release:
-    """The release of an SGLang version: ``0.5.15.post1`` is ``(0, 5, 15)``; ``ValueError`` where there is none."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if not found:
-        raise ValueError(f"no release can be read from SGLang's version {version!r}")
+    """The release of an SGLang version: ``0.5.15.post1`` is ``(0, 5, 15)``; the newest where it names none."""
+    found = RELEASE.match(version)
+    if found is None or not names_release(version):
+        return NEWEST
     return int(found[1]), int(found[2]), int(found[3])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import os
 import time
 from pathlib import Path
@@ -39,6 +40,7 @@ class ProcessRecord:
             "schema": SCHEMA,
             "pid": os.getpid(),
             "sglang": sglang,
+            "taken_for": None,
             "tool_attached": attached,
             "clocks": clocks(),
             "probes": [],
@@ -62,9 +64,15 @@ class ProcessRecord:
             reason[:LONGEST],
         )
 
-    def runner(self, role: str, gpu_id: int | None, tp_rank: int | None) -> None:
-        """A model runner has loaded its model."""
-        self.content["runners"].append({"role": role, "gpu_id": gpu_id, "tp_rank": tp_rank})
+    def taken_for(self, release: str) -> None:
+        """SGLang's version names no release."""
+        self.content["taken_for"] = release
+        said = "profkit: SGLang's version %s names no release; its probes are those of %s"
+        log.warning(said, self.content["sglang"], release)
+
+    def runner(self, role: str, gpu_id: Any, tp_rank: Any) -> None:
+        """A model runner has loaded its model. Its numbers may be of any integer type, or ``None``."""
+        self.content["runners"].append({"role": role, "gpu_id": _plain(gpu_id), "tp_rank": _plain(tp_rank)})
         self.write()
 
     def modules_off(self, reason: str) -> None:
@@ -76,19 +84,35 @@ class ProcessRecord:
         """A hook failed; the first time at each place it is logged. The server has not seen ``error``."""
         if any(fault["where"] == where for fault in self.content["faults"]):
             return
-        text = f"{type(error).__name__}: {error}"[:LONGEST]
+        text = _words(error)[:LONGEST]
         self.content["faults"].append({"where": where, "error": text})
         log.warning("profkit: the hook of %s failed (%s); the server goes on, ranges may be missing", where, text)
         self.write()
 
     def write(self) -> None:
-        """Write the record whole; a folder that cannot be written costs a line in the log."""
+        """Write the record whole; where that is impossible, it costs a line in the log and nothing else."""
         if self.path is None:
             return
         part = self.path.with_suffix(".part")
         try:
-            part.write_text(json.dumps(self.content, indent=1))
+            part.write_text(json.dumps(self.content, indent=1), "utf-8")
             part.replace(self.path)
-        except OSError as error:
-            log.warning("profkit: cannot write %s (%s); check the folder in PROFKIT_OUT", self.path, error.strerror)
+        except (OSError, TypeError, ValueError) as error:
+            log.warning("profkit: cannot write %s (%s); check the folder in PROFKIT_OUT", self.path, error)
             self.path = None
+
+
+def _words(error: Exception) -> str:
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception as unspeakable:  # an exception of the server may have words that raise in turn
+        return f"{kind}, whose text raises {type(unspeakable).__name__}"
+
+
+def _plain(number: Any) -> int | None:
+    """A whole number of any type, such as numpy's, as one that can be written; ``None`` for anything else."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        return None

@@ -105,6 +105,16 @@ class RangeStack:
                 self._pop()
         except Exception as error:
             self.fault("leave", error)
+            self._close(texts, depth)
+
+    def _close(self, texts: Texts, depth: int) -> None:
+        """After a fault: close what is open from ``depth`` on, and forget what the tool does not close."""
+        while len(texts) > depth:
+            del texts[-1]
+            try:
+                self._pop()
+            except Exception as error:
+                self.fault("close", error)
 
     def enter_step(self, texts: Texts, batch: Any, speculative: bool) -> int:
         """Open a step for ``batch``; in a speculative worker's decode step, its preparation too."""
@@ -125,6 +135,8 @@ class RangeStack:
             if now >= self._next_mark:
                 self._mark_clock(now)
         except Exception as error:
+            self._close(texts, 0)
+            texts.drafts = False
             self.fault("step", error)
             return NOT_PUSHED
         if drafts:

@@ -102,7 +102,16 @@ def import_stream(stream: Path, folder: Path, nsys: Path) -> Path:
 
 def _run(command: list[str], report: Path) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        # In a group of its own: a Ctrl-C that a capture answers by going on must not end the export.
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            process_group=0,
+        )
     except OSError as error:
         raise InputError(report, f"cannot run {command[0]} ({error.strerror})", "check $NSYS") from error
     except subprocess.TimeoutExpired as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import InputError
+from .errors import InputError, OutputError
 
 SCHEMA = "profkit.sweep/1"
 RECORD = "sweep.json"
@@ -16,7 +16,8 @@ RECORD = "sweep.json"
 class SweepRun(msgspec.Struct, kw_only=True):
     """One recorded concurrency. Rates are tokens per second of the whole server.
 
-    ``trace`` is the bundle's folder beside the record, or ``None`` where nothing could be recorded.
+    ``trace`` is the bundle's folder beside the record, or ``None`` where nothing could be recorded. ``tokens_per_s`` is
+    the mean of the rates before and after the recording, as far as there are both.
     """
 
     concurrency: int
@@ -25,6 +26,8 @@ class SweepRun(msgspec.Struct, kw_only=True):
     accept_len: float | None = None
     tokens_per_s: float | None = None
     tokens_per_s_recorded: float | None = None
+    tokens_per_s_before: float | None = None
+    tokens_per_s_after: float | None = None
     failure: str | None = None
 
 
@@ -80,9 +83,20 @@ def load_sweep(path: Path) -> Sweep:
 
 
 def save_sweep(sweep: Sweep, folder: Path) -> None:
-    """Write the record into ``folder``."""
+    """Write the record into ``folder``, whole or not at all: an older one stays until then.
+
+    Raises ``OutputError`` where that is impossible.
+    """
     encoded = msgspec.json.format(msgspec.json.encode(sweep), indent=1)
-    (folder / RECORD).write_bytes(encoded + b"\n")
+    file = folder / RECORD
+    part = file.with_suffix(".part")
+    try:
+        part.write_bytes(encoded + b"\n")
+        part.replace(file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        advice = "free some space, or check the permissions"
+        raise OutputError(file, f"cannot write the record ({error.strerror})", advice) from error
 
 
 def simulated_accept_len(sweep: Sweep) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 
 import psutil
+
+from profkit.traces.nsys_export import find_importer, find_nsys
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).resolve().parent / "standin.py"
@@ -52,14 +55,20 @@ prompt_len = 16
 output_len = 600
 
 [windows]
-warm_up_s = 4
+warm_up_s = 1
 measure_s = 0.5
 steps = 4
 record_s = 10
 start_s = 20
 hang_s = 3
-stop_s = 2
+stop_s = 0.5
 report_s = 30
+"""
+
+
+EXPORT = """#!/bin/sh
+if [ "$1" = export ]; then {before}; fi
+exec {nsys} "$@"
 """
 
 
@@ -101,6 +110,29 @@ def start_capture(folder: Path, configuration: Path, *options: str, **more: str)
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def write_nsys(folder: Path, before_export: str) -> str:
+    """An nsys that runs a line of shell before each export, whose target is `$7` and whose report is `$8`."""
+    real = find_nsys()
+    assert real is not None
+    importer = find_importer(real)
+    named = [("bin/nsys", EXPORT.format(before=before_export, nsys=real))]
+    named += [("host/QdstrmImporter", f'#!/bin/sh\nexec {importer} "$@"\n')] if importer else []
+    for name, text in named:
+        file = folder / "tools" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    return str(folder / "tools" / "bin" / "nsys")
+
+
+def press(process: subprocess.Popen[str], sent: signal.Signals, times: int = 1, apart_s: float = 0.7) -> None:
+    """Send a signal, and again as long as the capture runs."""
+    for number in range(times):
+        time.sleep(apart_s if number else 0.0)
+        if process.poll() is None:
+            process.send_signal(sent)
 
 
 def survivors(folder: Path) -> list[str]:

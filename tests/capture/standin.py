@@ -1,7 +1,11 @@
 """A stand-in for SGLang on a plain machine: its endpoints, its process tree, its ranges, and its ways to fail.
 
 A main process speaks HTTP; one worker per rank runs steps and pushes profkit's NVTX ranges, as the plugin does.
-`STANDIN_MODE` chooses how it fails: slow_start, crash_start, crash_window, graph_crash, hang, slow_stop, refuse_window.
+`STANDIN_MODE` says how it misbehaves, one or more of: slow_start, never_ready, crash_start, crash_window, graph_crash,
+hang, slow_stop; refuse_window, refuse_first (the first window), late (the first is opened after 3 s),
+late_second_answer (the second is opened at once and answered after 4 s), stall (nothing goes on for 4 s after a window,
+as while a recorder writes); one_rank (the plugin runs in the first rank only), hook_fault (it notes a fault when a
+window opens).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-MODE = os.environ.get("STANDIN_MODE", "")
+MODES = set(os.environ.get("STANDIN_MODE", "").split(","))
 STEP_S = 0.004
 BLOCK = 8
 
@@ -58,6 +62,7 @@ class Scheduler:
         self.window = None
         self.steps_left = 0
         self.count = 0
+        self.most = 0
 
     def run(self) -> None:
         while True:
@@ -77,22 +82,34 @@ class Scheduler:
 
     def add(self, request: dict) -> None:
         self.requests[request["rid"]] = {**request, "tokens": 0, "verify": 0, "sent": 0, "new": True}
+        self.most = max(self.most, len(self.requests))
 
     def abort(self, _: object) -> None:
         for request in list(self.requests.values()):
             self.finish(request, "abort")
 
-    def start_profile(self, value: dict) -> None:
+    def start_profile(self, order: dict) -> None:
         import nvtx
 
+        if "hook_fault" in MODES:
+            leave_record(0, faults=[{"where": "batch", "error": "KeyError: 'x'"}])
+        print(f"[standin TP0] at most {self.most} requests in flight so far", flush=True)
         self.window = nvtx.start_range("window", domain="profkit-capture")
-        self.steps_left = value.get("num_steps") or 1 << 30
+        self.steps_left = order["body"].get("num_steps") or 1 << 30
+        self.outbox.put((order["rid"], {"done": True}))
 
-    def stop_profile(self, _: object) -> None:
+    def stop_profile(self, order: dict) -> None:
+        self.outbox.put((order["rid"], {"done": self.window is not None}))
+        if self.window is not None:
+            self.close_window()
+
+    def close_window(self) -> None:
         import nvtx
 
         nvtx.end_range(self.window)
         self.window, self.steps_left = None, 0
+        if "stall" in MODES:
+            time.sleep(4)
         print("[standin TP0] Profiling done. Traces are saved to: /nowhere", flush=True)
 
     def step(self) -> None:
@@ -109,14 +126,14 @@ class Scheduler:
         if self.window is not None:
             self.steps_left -= 1
             if self.steps_left <= 0:
-                self.stop_profile(None)
+                self.close_window()
 
     def misbehave(self, kind: str) -> None:
-        if MODE == "graph_crash" and kind == "decode" and not self.args.disable_decode_cuda_graph:
+        if "graph_crash" in MODES and kind == "decode" and not self.args.disable_decode_cuda_graph:
             raise AttributeError("'NoneType' object has no attribute 'replay'")
-        if MODE == "crash_window" and self.window is not None and self.steps_left < 8:
+        if "crash_window" in MODES and self.window is not None and self.steps_left < 8:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        if MODE == "hang" and self.count > 400:
+        if "hang" in MODES and self.count > 100:
             time.sleep(3600)
 
     def advance(self, request: dict, tokens: int) -> None:
@@ -138,16 +155,20 @@ class Scheduler:
         self.requests.pop(request["rid"], None)
 
 
-def leave_record(rank: int) -> None:
+def leave_record(rank: int, faults: list[dict] | None = None) -> None:
     """As the plugin does, in `PROFKIT_OUT`."""
-    record = {"pid": os.getpid(), "probes": [{"target": "x"}], "runners": [{"role": "target", "gpu_id": rank}]}
+    if rank and "one_rank" in MODES:
+        return
+    runners = [{"role": "target", "gpu_id": rank}]
+    record = {"pid": os.getpid(), "probes": [{"target": "x"}], "runners": runners, "faults": faults or []}
     file = Path(os.environ["PROFKIT_OUT"]) / f"plugin-{os.getpid()}.json"
     file.write_text(json.dumps(record))
 
 
-def scheduler(inbox, outbox, peers, args) -> None:
+def scheduler(inbox, outbox, peers, args, loaded) -> None:
     try:
         leave_record(0)
+        loaded.wait()
         Scheduler(inbox, outbox, peers, args).run()
     except Exception:
         import traceback
@@ -157,8 +178,9 @@ def scheduler(inbox, outbox, peers, args) -> None:
         os.kill(os.getppid(), signal.SIGQUIT)
 
 
-def follower(inbox, rank) -> None:
+def follower(inbox, rank, loaded) -> None:
     leave_record(rank)
+    loaded.wait()
     while True:
         run_step(*inbox.get())
 
@@ -189,12 +211,10 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(raw or b"{}")
         if self.path == "/generate":
             self.generate(body)
-        elif self.path == "/start_profile" and MODE != "refuse_window":
-            self.state.inbox.put(("start_profile", body))
-            self.answer(200, "Start profiling.\n")
+        elif self.path == "/start_profile" and not self.refuses():
+            self.profile("start_profile", body)
         elif self.path == "/stop_profile":
-            self.state.inbox.put(("stop_profile", None))
-            self.answer(200, "Stop profiling.\n")
+            self.profile("stop_profile", body)
         elif self.path == "/abort_request":
             self.state.inbox.put(("abort", None))
             self.answer(200, "")
@@ -202,6 +222,20 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, "Cache flushed.\n")
         else:
             self.answer(500, "Internal Server Error")
+
+    def refuses(self) -> bool:
+        self.state.windows += 1
+        return "refuse_window" in MODES or ("refuse_first" in MODES and self.state.windows == 1)
+
+    def profile(self, order: str, body: dict) -> None:
+        """SGLang answers once the scheduler has done it, with 500 where it could not."""
+        number = self.state.windows if order == "start_profile" else 0
+        if number == 1 and "late" in MODES:
+            time.sleep(3)
+        done = self.state.order(order, body)
+        if number == 2 and "late_second_answer" in MODES:
+            time.sleep(4)
+        self.answer(200 if done else 500, f"{order}\n")
 
     def answer(self, status: int, text: str) -> None:
         data = text.encode()
@@ -216,6 +250,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         sampling = body["sampling_params"]
         stream = bool(body.get("stream"))
+        if "text" in body:
+            print(f"[standin] prompt: {body['text']}", flush=True)
         rid, mailbox = self.state.submit(sampling["max_new_tokens"], sampling.get("stream_interval", 1))
         if not stream:
             while (meta := mailbox.get())["finish_reason"] is None:
@@ -244,6 +280,7 @@ class State:
     def __init__(self, inbox, outbox) -> None:
         self.inbox, self.outbox = inbox, outbox
         self.ready = False
+        self.windows = 0
         self.mailboxes: dict[str, queue.Queue] = {}
         self.count = 0
         self.lock = threading.Lock()
@@ -256,6 +293,14 @@ class State:
             self.mailboxes[rid] = queue.Queue()
         self.inbox.put(("add", {"rid": rid, "max_new_tokens": tokens, "interval": interval}))
         return rid, self.mailboxes[rid]
+
+    def order(self, name: str, body: dict) -> bool:
+        with self.lock:
+            self.count += 1
+            rid = f"o{self.count}"
+            self.mailboxes[rid] = queue.Queue()
+        self.inbox.put((name, {"rid": rid, "body": body}))
+        return self.mailboxes[rid].get()["done"]
 
     def deliver(self) -> None:
         while True:
@@ -277,20 +322,23 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     print(f"server_args={args}, environment says {os.environ.get('PLANTED_WORD', 'nothing')}", flush=True)
-    if MODE == "crash_start":
+    if "crash_start" in MODES:
         raise SystemExit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
     # A helper in a session of its own, as daemons of an engine are: it has to go with the rest.
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     context = mp.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
     peers = [context.Queue() for _ in range(args.tp_size - 1)]
-    workers = [context.Process(target=scheduler, args=(inbox, outbox, peers, args), daemon=True)]
-    workers += [context.Process(target=follower, args=(peer, rank), daemon=True) for rank, peer in enumerate(peers, 1)]
+    loaded = context.Barrier(args.tp_size + 1)
+    workers = [context.Process(target=scheduler, args=(inbox, outbox, peers, args, loaded), daemon=True)]
+    workers += [
+        context.Process(target=follower, args=(peer, rank, loaded), daemon=True) for rank, peer in enumerate(peers, 1)
+    ]
     for worker in workers:
         worker.start()
 
     def stop(*_: object) -> None:
-        if MODE == "slow_stop":
+        if "slow_stop" in MODES:
             time.sleep(3600)
         for worker in workers:
             worker.kill()
@@ -306,7 +354,10 @@ def main() -> None:
     Handler.state = State(inbox, outbox)
     server = Server((args.host, args.port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    time.sleep(6.0 if MODE == "slow_start" else 0.5)
+    time.sleep(3.0 if "slow_start" in MODES else 0.0)
+    loaded.wait()
+    if "never_ready" in MODES:
+        time.sleep(3600)
     Handler.state.ready = True
     print("The server is fired up and ready to roll!", flush=True)
     while True:

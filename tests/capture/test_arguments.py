@@ -30,6 +30,10 @@ class ServerArgs:
     cuda_graph_bs_decode: A[Optional[List[int]], "Sizes."] = None
     options: A[Optional[dict], Arg(help="", type_parser=json.loads)] = None
     disable_decode_cuda_graph: A[bool, "Eager."] = False
+    on: A[bool, "A switch that no flag turns off."] = True
+    fdfo: A[bool, Arg(help="", action=argparse.BooleanOptionalAction)] = True
+    page: A[int, Arg(help="", aliases=["--page-size", "--ps"])] = 1
+    ratio: A[float, "Ratio."] = 1.0
     internal: A[bool, Arg(no_cli=True)] = False
     parser_name: A[Optional[str], Arg(no_cli=True)] = None
     @staticmethod
@@ -82,8 +86,23 @@ def test_command_line(now: ServerArguments) -> None:
     ]  # fmt: skip
 
 
-def test_false_is_the_default_and_left_out(now: ServerArguments) -> None:
-    assert command_line({"disable_decode_cuda_graph": False}, now) == []
+def test_false_is_left_out_where_it_is_the_default(now: ServerArguments) -> None:
+    assert command_line({"disable_decode_cuda_graph": False, "fdfo": False}, now) == ["--no-fdfo"]
+    assert command_line({"fdfo": True}, now) == ["--fdfo"]
+
+
+def test_false_of_the_old_way_to_register(tmp_path: Path) -> None:
+    flag = 'parser.add_argument("--record-nolora-graph", "--rng", action=argparse.BooleanOptionalAction)'
+    old = package(
+        tmp_path, "0.5.12", f"{OLD}    record_nolora_graph: bool = True\n    def f(parser):\n        {flag}\n"
+    )
+    assert command_line({"record_nolora_graph": False}, old) == ["--no-record-nolora-graph"]
+    assert old.aliases == {"rng": "record_nolora_graph"}
+
+
+def test_values_are_taken_as_the_argument_takes_them(now: ServerArguments) -> None:
+    resolved, _ = resolve({"model_path": 1234, "tp_size": "2", "ratio": "0.90", "cuda_graph_bs_decode": ["4"]}, now)
+    assert resolved == {"model_path": "1234", "tp_size": 2, "ratio": 0.9, "cuda_graph_bs_decode": [4]}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +117,9 @@ def test_false_is_the_default_and_left_out(now: ServerArguments) -> None:
         ({"cuda_graph_bs_decode": ["a"]}, "takes int"),
         ({"disable_cuda_graph": True}, "SGLang 0.5.17 has retired it; use --cuda-graph-backend=disabled"),
         ({"internal": True}, "has no such argument"),
+        ({"on": False}, "server.on: SGLang 0.5.17 takes no flag that turns it off; leave it out"),
+        ({"page_size": 16}, "server.page_size: SGLang 0.5.17 has no such argument; write server.page, the name"),
+        ({"ratio": float("inf")}, "takes float, not inf"),
     ],
 )
 def test_impossible_arguments(now: ServerArguments, server: dict[str, object], said: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from profkit.capture import machine
+from profkit.capture import checks, load_settings, machine, make_plan
+from profkit.traces import UsageError
 
 
 class FakeError(Exception):
@@ -27,6 +29,7 @@ FAKE = SimpleNamespace(
     NVML_PCIE_UTIL_TX_BYTES=0, NVML_PCIE_UTIL_RX_BYTES=1,
     nvmlDeviceGetCount=lambda: 2,
     nvmlDeviceGetHandleByIndex=lambda i: i,
+    nvmlDeviceGetUUID=lambda h: ("GPU-ab12", "GPU-cd34")[h],
     nvmlDeviceGetName=lambda h: b"NVIDIA H200",
     nvmlDeviceGetPciInfo=lambda h: SimpleNamespace(busId=f"0000000{h}:1B:00.0"),
     nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(total=1 << 37),
@@ -60,12 +63,27 @@ def test_description() -> None:
     assert known["topology"] == [{"gpus": [0, 1], "pcie": "system", "nvlink": True}]
 
 
-@pytest.mark.parametrize(("named", "seen"), [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("7", []), ("GPU-ab", [0])])
-def test_visible_gpus(monkeypatch: pytest.MonkeyPatch, named: str | None, seen: list[int]) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if named is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert machine.visible_gpus() == seen
+@pytest.mark.parametrize(
+    ("named", "seen"),
+    [
+        (None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("7", []), ("0,7,1", [0]), ("-1", []), ("", []),
+        ("GPU-cd", [1]), ("GPU-cd34,GPU-ab12", [1, 0]), ("GPU-ef", []), ("GPU-", []), ("MIG-1,MIG-2", [0, 1]),
+    ],
+)  # fmt: skip
+def test_visible_gpus(named: str | None, seen: list[int]) -> None:
+    assert machine.visible_gpus({} if named is None else {"CUDA_VISIBLE_DEVICES": named}) == seen
+
+
+def test_the_gpus_that_a_plan_uses(tmp_path: Path) -> None:
+    """CUDA_VISIBLE_DEVICES of the configuration counts, for the check and for the record."""
+    plan = make_plan(load_settings("tp1", ["env.CUDA_VISIBLE_DEVICES=1"]), [1], tmp_path / "out")
+    assert plan.devices == [1]
+    assert machine.describe_machine(plan.devices)["used"] == [1]
+    checks._check_gpus(plan.settings)
+    with pytest.raises(UsageError, match=r"takes 2 GPU\(s\) and 1 can be seen"):
+        checks._check_gpus(load_settings("ep2", ["env.CUDA_VISIBLE_DEVICES=1"]))
+    with pytest.raises(UsageError, match="takes GPU 5 and 2 can be seen"):
+        checks._check_gpus(load_settings("ep2", ["server.base_gpu_id=4"]))
 
 
 def test_samples_of_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,21 +52,83 @@ def posing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "GITHUB_PAT", "api_key", "SSH_AUTH_SOCK"],
-)
+    [
+        "OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "GITHUB_PAT", "api_key", "SSH_AUTH_SOCK",
+        "PGPASSWORD", "MYPASSWORD", "CLIENTSECRET", "MYTOKEN", "GITHUBTOKEN", "authToken", "npm_config__authToken",
+        "SSHPASS", "DB_PASS", "AZURE_STORAGE_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "api-key", "apiKey", "MYSQL_PWD",
+        "AUTHORIZATION", "CI_JOB_TOKEN_PROD", "GOOGLE_APPLICATION_CREDENTIALS", "SENTRY_DSN", "CONNSTR",
+    ],
+)  # fmt: skip
 def test_secret_names(name: str) -> None:
     assert is_secret(name, "x")
 
 
-@pytest.mark.parametrize("name", ["PATH", "PWD", "NCCL_P2P_DISABLE", "TOKENIZERS_PARALLELISM", "HOME"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH", "PWD", "NCCL_P2P_DISABLE", "TOKENIZERS_PARALLELISM", "HOME", "tokenizer_path", "XAUTHORITY", "BYPASS",
+        "GIT_AUTHOR_NAME", "SSL_CERT_FILE", "speculative_token_map", "forward_hooks", "MONKEYPATCH", "SGLANG_PATH",
+        "enable_forward_pass_metrics", "SGLANG_SIMULATE_ACC_TOKEN_MODE", "SGLANG_BATCH_TOKENIZER_OUTPUTS",
+    ],
+)  # fmt: skip
 def test_harmless_names(name: str) -> None:
     assert not is_secret(name, "/x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_total_tokens", "4096"), ("SGLANG_MAX_THINK_TOKENS", "-1"), ("SGLANG_LOG_DECODE_GRAPH_KEY", "true"),
+        ("SGLANG_NEW_TOKEN_RATIO", "0.7"), ("prompt_tokens_buckets", "[1, 2.5]"), ("HF_TOKEN", ""),
+    ],
+)  # fmt: skip
+def test_numbers_and_switches_are_no_secrets(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+    assert is_secret("PGPASSWORD", "4096")
+    assert is_secret("API_KEY", "123456789012")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://u:p@h/m", "https://h/m?api_key=abc", "https://hooks.slack.com/services/T0/B0/x", "Bearer abcdefgh12",
+        "hf_" + "a" * 24, "ghp_" + "b" * 24, "AKIA" + "C" * 16,
+    ],
+)  # fmt: skip
+def test_secrets_by_what_they_look_like(value: str) -> None:
+    assert is_secret("ANYTHING", value)
+    assert value not in Scrubber({})(f"before {value} after")
+
+
+@pytest.mark.parametrize("release", ["0.5.12", "0.5.17", "0.5.23"])
+def test_no_argument_or_variable_of_sglang_is_taken_for_a_secret(release: str, tmp_path: Path) -> None:
+    """With the values that each has in the release: most are numbers and switches."""
+    known = read_arguments(extracted(release, tmp_path))
+    named = [name for name, argument in known.fields.items() if argument.kind is str and is_secret(name, "word")]
+    assert set(named) == {"api_key", "admin_api_key", "ssl_keyfile_password"}
+    variables = re.findall(r"^    (\w+) = Env", wheel_of(release).text("sglang/srt/environ.py"), re.MULTILINE)
+    assert len(variables) > 100
+    assert [name for name in variables if is_secret(name, "1")] == []
 
 
 def test_secrets_are_removed_from_text_and_environment() -> None:
     environment = {"MY_API_KEY": "sk-planted-1", "http_proxy": "http://me:word@proxy", "PATH": "/bin"}
     assert without_secrets(environment) == {"PATH": "/bin"}
-    assert Scrubber(environment)("a sk-planted-1 b https://u:p@h/") == "a [removed] b https://[removed]@h/"
+    scrub = Scrubber(environment)
+    assert scrub("a sk-planted-1 b https://u:p@h/") == "a [removed] b https://[removed]@h/"
+    assert scrub("GET /m?api_key=abc&n=3, HF_TOKEN=abc MAX_TOKENS=5") == (
+        "GET /m?api_key=[removed]&n=3, HF_TOKEN=[removed] MAX_TOKENS=5"
+    )
+    assert scrub("KeyError: 'x' in tokenizer_path=/m") == "KeyError: 'x' in tokenizer_path=/m"
+    tree = {"server": {"token": "abc", "n": 3, "list": ["sk-planted-1"]}, "text": "sk-planted-1"}
+    assert scrub.over(tree) == {
+        "server": {"token": "[removed]", "n": 3, "list": ["[removed]"]},
+        "text": "[removed]",
+    }
+
+
+def test_a_password_of_a_url_is_removed_where_it_stands_alone() -> None:
+    assert Scrubber({"https_proxy": "http://me:word-planted@proxy"})("auth word-planted") == "auth [removed]"
 
 
 def test_drafter_fits_its_target() -> None:
@@ -95,13 +160,16 @@ def test_dry_run_of_every_preset(name: str, installed: bool, tmp_path: Path, mon
     package = read_arguments(extracted("0.5.17", tmp_path)) if installed else None
     monkeypatch.setattr("profkit.capture.plan.find_sglang", lambda: tmp_path if package else None)
     monkeypatch.setattr("profkit.capture.plan.read_arguments", lambda _: package)
-    plan = make_plan(load_settings(name, ["env.HF_TOKEN=hf_planted"]), [1, 32, 128], tmp_path / "out", graphs="both")
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    overrides = ["server.revision=hf_planted"]
+    plan = make_plan(load_settings(name, overrides), [1, 32, 128], tmp_path / "out", graphs="both")
     text = dry_run(plan)
     assert text.count("-m sglang.launch_server --host 127.0.0.1") == 2
     assert text.count("--cuda-graph-trace=node") == 2
     assert "--disable-decode-cuda-graph" in text
     assert ("not installed here" in text) != installed
     assert "hf_planted" not in text
+    assert text.count("--output=$SCRATCH/report") == 2
     assert not (tmp_path / "out").exists()
 
 
@@ -122,6 +190,43 @@ def extracted(release: str, folder: Path) -> Path:
         wanted = ("sglang/srt/server_args.py", "sglang/srt/arg_groups/", "sglang/version.py", "sglang/_version.py")
         archive.extractall(folder, [name for name in archive.namelist() if name.startswith(wanted)])
     return folder / "sglang"
+
+
+def test_sizes_are_those_that_the_server_gets(posing: Path) -> None:
+    plan = plan_of(posing, "server.cuda_graph_bs=[1,2]", "server.speculative_dflash_block_size=4")
+    assert plan.passes[0].server["cuda_graph_bs_decode"] == [1, 2]
+    assert plan.graph_batch_sizes == [1, 2]
+    assert plan.block_size == 4
+    settings = load_settings(str(places.write_configuration(posing)))
+    assert make_plan(settings, [1], posing / "out", graphs="off").graph_batch_sizes == []
+    assert make_plan(settings, [1], posing / "out", graphs="both").graph_batch_sizes == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("load.output_len=64", "requests of 64 tokens can end within a window, which takes up to 96"),
+        ("server.max_running_requests=2", "max_running_requests is 2: of 8 requests the others wait"),
+        ("load.prompt_len=16", "CUDA graphs end at batch size 4: at concurrency 8 the server runs without them"),
+    ],
+)
+def test_remarks(posing: Path, override: str, said: str) -> None:
+    assert any(said in remark for remark in plan_of(posing, override, conc=(1, 8)).remarks)
+    assert not any(said in remark for remark in plan_of(posing, conc=(1, 4)).remarks)
+
+
+def test_no_remark_on_graphs_where_there_are_none(posing: Path) -> None:
+    settings = load_settings(str(places.write_configuration(posing)))
+    assert make_plan(settings, [8], posing / "out", graphs="off").remarks == ()
+
+
+def test_text_needs_a_tokenizer(posing: Path) -> None:
+    (posing / "p.jsonl").write_text('{"input_ids": [1]}\n{"text": "hello"}\n')
+    plan = plan_of(posing, f"load.prompts={posing / 'p.jsonl'}")
+    check_plan(plan)
+    settings = msgspec.structs.replace(plan.settings, server={**plan.settings.server, "skip_tokenizer_init": True})
+    with pytest.raises(InputError, match=r"holds text, which needs a tokenizer.*give input_ids"):
+        check_plan(replace(plan, settings=settings))
 
 
 def test_both_passes(posing: Path) -> None:
@@ -149,6 +254,20 @@ def test_output_folder_is_not_overwritten(posing: Path) -> None:
     (posing / "out" / "something").touch()
     with pytest.raises(OutputError, match="holds something already; choose another place with -o"):
         check_plan(plan)
+
+
+@pytest.mark.parametrize("below", ["x", "x/y/z"])
+def test_an_output_below_a_file(posing: Path, below: str) -> None:
+    (posing / "full").write_text("")
+    plan = replace(plan_of(posing), folder=posing / "full" / below)
+    with pytest.raises(OutputError, match="full: is a file, not a folder; choose another place with -o"):
+        check_plan(plan)
+
+
+def test_an_output_where_no_file_can_be(posing: Path) -> None:
+    said = "keeps no files|no permission to write"
+    with pytest.raises(OutputError, match=said):
+        check_plan(replace(plan_of(posing), folder=Path("/proc/nope")))
 
 
 def test_prompts(tmp_path: Path) -> None:
@@ -242,7 +361,7 @@ def test_nsys_records_graph_nodes_and_no_samples_of_the_cpu(tmp_path: Path) -> N
 
 def test_missing_or_old_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSYS", str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match=r"was not found; install it, or set \$NSYS"):
+    with pytest.raises(UsageError, match=r"\$NSYS is .*/absent, and there is no such file"):
         NsysBackend(on_gpu=True).check()
     old = tmp_path / "nsys"
     old.write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2019.5.2\n")

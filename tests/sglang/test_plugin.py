@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from profkit.capture.plugin import read_report
+from profkit.sglang.record import ProcessRecord
 from profkit.traces.module_calls import read_captured_graphs
 from tests.sglang import fake_server
 
@@ -111,6 +114,45 @@ def test_a_release_from_before_the_table(root: Path, version: str) -> None:
     done = fake_server.run(root, CYCLE)
     assert finished(done) == "4\n"
     assert f"SGLang {version} is older than its first known release" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["main", "0.0.0.dev1"])
+def test_a_build_from_source_is_taken_for_the_newest_release(root: Path, version: str) -> None:
+    (root / "sglang" / "__init__.py").write_text(f'__version__ = "{version}"')
+    done = fake_server.run(root, CYCLE)
+    assert finished(done) == "4\n"
+    assert f"SGLang's version {version} names no release; its probes are those of 0.5.23" in done.stderr
+    assert record(root)["probes"]
+    amiss = read_report(root / "out").amiss
+    assert f"SGLang's version {version} names no release: the plugin takes it for 0.5.23" in amiss
+
+
+def test_a_sglang_without_a_version(root: Path) -> None:
+    (root / "sglang" / "__init__.py").write_text("")
+    assert finished(fake_server.run(root, CYCLE)) == "4\n"
+    assert record(root)["taken_for"] == "0.5.23"
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_the_record_never_raises_into_the_server(tmp_path: Path) -> None:
+    kept = ProcessRecord(tmp_path, "0.5.17", attached=True)
+    kept.runner("target", np.int64(3), np.int32(2))
+    kept.runner("draft", None, "no number")
+    kept.fault("here", UnspeakableError())
+    assert kept.path is not None
+    found = json.loads(kept.path.read_text())
+    assert found["runners"][0] == {"role": "target", "gpu_id": 3, "tp_rank": 2}
+    assert found["runners"][1] == {"role": "draft", "gpu_id": None, "tp_rank": None}
+    assert found["faults"] == [{"where": "here", "error": "UnspeakableError, whose text raises ZeroDivisionError"}]
+    assert read_report(tmp_path).ranks == {kept.content["pid"]: 3}
+    kept.content["runners"].append({"gpu_id": object()})
+    kept.fault("there", ValueError("x"))
+    assert kept.path is None, "a record that cannot be written costs a line in the log"
+    kept.fault("everywhere", ValueError("x"))
 
 
 def test_without_nvtx_the_server_runs(root: Path) -> None:

@@ -26,10 +26,12 @@ class Tool:
     text: str = ""
     faults: list[str] = field(default_factory=list)
     broken: bool = False
+    no_marks: bool = False
+    no_pops: bool = False
     stack: RangeStack = field(init=False)
 
     def __post_init__(self) -> None:
-        domain = Domain(lambda text: partial(self._push, text), self._pop, lambda text, payload: None, attached=True)
+        domain = Domain(lambda text: partial(self._push, text), self._pop, self._mark, attached=True)
         self.stack = RangeStack(domain, lambda where, error: self.faults.append(f"{where}: {error}"))
 
     def _push(self, message: str) -> None:
@@ -39,6 +41,12 @@ class Tool:
 
     def _pop(self) -> None:
         self.text += ")"
+        if self.no_pops:
+            raise OSError("no tool")
+
+    def _mark(self, message: str, payload: int) -> None:
+        if self.no_marks:
+            raise OSError("no tool")
 
     def wrap(self, hook: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: hook(function, *args, **kwargs)
@@ -179,6 +187,29 @@ def test_a_tool_that_fails_within_a_step(tool: Tool) -> None:
 
     assert tool.step(cycle, speculative=False)(None, batch(DECODE, 1)) == "logits"
     assert (tool.text, tool.faults) == ("step:decode bs=1()", ["target: no tool"])
+
+
+def test_a_fault_after_a_step_was_opened_closes_it_and_steps_go_on(tool: Tool) -> None:
+    tool.no_marks = True
+    assert tool.step(lambda worker, batch: "result")(None, batch(DECODE, 1)) == "result"
+    assert tool.stack.open.texts == []
+    tool.no_marks = False
+    tool.step(lambda worker, batch: tool.forward(), speculative=False)(None, batch(DECODE, 2))
+    assert tool.text == "step:decode bs=1()step:decode bs=2(target())"
+    assert tool.faults == ["step: no tool"]
+
+
+def test_a_tool_that_fails_to_close_leaves_nothing_open(tool: Tool) -> None:
+    def cycle(worker: None, batch: SimpleNamespace) -> str:
+        tool.no_pops = True
+        return "result"
+
+    assert tool.step(cycle)(None, batch(DECODE, 1)) == "result"
+    assert tool.stack.open.texts == []
+    tool.no_pops = False
+    tool.step(lambda worker, batch: None, speculative=False)(None, batch(DECODE, 2))
+    assert tool.text == "step:decode bs=1(prepare())step:decode bs=2()"
+    assert tool.faults == ["leave: no tool", "close: no tool"]
 
 
 def test_generators_and_coroutines_pass_through(tool: Tool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.sglang.probes import PROBES, Probe, groups_of, probes_of, release_of
+from profkit.sglang.probes import NEWEST, PROBES, Probe, groups_of, names_release, probes_of, release_of
 from tests.sglang import fake_server
 from tests.sglang.wheels import wheel_of
 
@@ -113,5 +113,9 @@ def test_a_derived_worker_has_the_rows_of_its_base() -> None:
 def test_a_later_release_has_the_rows_of_the_newest() -> None:
     assert list(probes_of((0, 6, 0), "dflash")) == list(probes_of((0, 5, 23), "dflash"))
     assert release_of("0.5.15.post1") == (0, 5, 15)
-    with pytest.raises(ValueError, match="no release can be read from SGLang's version 'main'"):
-        release_of("main")
+
+
+@pytest.mark.parametrize("version", ["main", "0.0.0", "0.0.0.dev1+g12ab", "unknown"])
+def test_a_build_from_source_has_the_rows_of_the_newest(version: str) -> None:
+    assert not names_release(version)
+    assert release_of(version) == NEWEST == release_of(RELEASES[-1])

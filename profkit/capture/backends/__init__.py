@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from profkit.traces import Trace
+from profkit.traces import ProfkitError, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,6 +16,10 @@ class Recorded:
 
     trace: Trace
     zero_utc_ns: int | None
+
+
+class EmptyReportError(ProfkitError):
+    """A report without a single event: there is nothing in it to import, now or later."""
 
 
 class Backend(Protocol):
@@ -40,7 +44,7 @@ class Backend(Protocol):
         """The reports by the number of their window, from 1."""
 
     def read(self, report: Path, scratch: Path) -> Recorded:
-        """Read a report; ``InputError`` where that is impossible."""
+        """Read a report; ``EmptyReportError`` where nothing was recorded, ``InputError`` where it cannot be read."""
 
     def version(self) -> str:
         """The recorder and its release, for the sweep's record."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 from profkit.traces import UsageError, open_trace
 from profkit.traces.nsys_export import OLDEST, export_report, find_nsys, nsys_version
 
-from . import Recorded
+from . import EmptyReportError, Recorded
 
 REPORT = "report"
 NUMBERED = re.compile(rf"^{REPORT}(?:\.(\d+))?\.(nsys-rep|qdstrm)$")
@@ -30,6 +31,9 @@ class NsysBackend:
         self._on_gpu = on_gpu
 
     def check(self) -> None:
+        named = os.environ.get("NSYS")
+        if self._nsys is None and named:
+            raise UsageError(f"$NSYS is {named}, and there is no such file; set it to an nsys, or unset it")
         if self._nsys is None:
             advice = "install it, or set $NSYS to the nsys of an installed Nsight Systems or Nsight Compute"
             raise UsageError(f"Nsight Systems (nsys) was not found; {advice}")
@@ -78,6 +82,8 @@ class NsysBackend:
         folder = scratch / f"export-{report.name}"
         folder.mkdir(exist_ok=True)
         export = export_report(report, folder)
+        if _is_empty(export):
+            raise EmptyReportError("its report holds no event: the recording was broken off, or never began")
         return Recorded(open_trace(export), _zero_of(export))
 
 
@@ -85,6 +91,14 @@ def _unfinished(scratch: Path) -> dict[int, Path]:
     """Streams of windows that nsys had no time to put in their place, oldest first."""
     streams = sorted(scratch.glob("nsys-report-*.qdstrm"), key=lambda file: file.stat().st_mtime_ns)
     return dict(enumerate(streams, 1))
+
+
+def _is_empty(export: Path) -> bool:
+    """Whether no table of events has a row; nsys leaves out tables without any."""
+    with contextlib.closing(sqlite3.connect(f"file:{export}?mode=ro", uri=True)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        events = [name for name in tables if name == "NVTX_EVENTS" or name.startswith("CUPTI_ACTIVITY_KIND_")]
+        return not any(database.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone() for name in events)
 
 
 def _zero_of(export: Path) -> int | None:

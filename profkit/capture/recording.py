@@ -1,0 +1,106 @@
+"""One window: opened at a good moment, closed by the server itself, and waited for until tokens flow again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .context import Context
+from .endpoints import NoAnswerError, RefusedError, RequestError
+from .importing import Window
+from .load import Load
+from .remarks import window_passes
+from .server import Server
+
+DONE = re.compile(r"Profiling done")
+"""What SGLang logs when it has closed a window by itself."""
+
+ROOM_WAIT_S = 10.0
+RESUME_S = 0.5
+
+Check = Callable[[], None]
+
+
+def record_window(
+    context: Context, server: Server, load: Load, window: Window, scratch: Path, check: Check, patient: Check
+) -> None:
+    """Record one window: where the server refuses it, that is the window's failure and the run goes on.
+
+    With several ranks the recorder holds the server while it writes its report: once a window is open ``patient`` is
+    called instead of ``check``, until tokens flow again.
+    """
+    settings = context.plan.settings
+    steps = window_passes(settings)
+    _wait_for_room(load, steps * (context.plan.block_size or 1), check)
+    since = server.log.position
+    context.say(f"{server.phase}: {steps} forward passes")
+    window.number = 1 + max((other.number for other in context.windows), default=0)
+    window.opened_ns = time.time_ns()
+    body = context.backend.window(steps, scratch)
+    if _open(server, window, body, since, settings.windows.record_s, check):
+        if not server.wait_for(DONE, since, settings.windows.record_s, patient):
+            _close(server, window, settings.windows.report_s, patient)
+        server.wait_while_runs(context.backend.importer, settings.windows.report_s)
+    window.closed_ns = time.time_ns()
+    load.expect_tokens()
+
+
+def _open(server: Server, window: Window, body: dict[str, object], since: int, timeout_s: float, check: Check) -> bool:
+    """Whether a window is open, or was. Only a refusal says that the recorder has not begun to number one more."""
+    try:
+        server.endpoints.start_profile(body, timeout_s)
+    except RefusedError as error:
+        _look(server, check)
+        window.number, window.failure = 0, str(error)
+        return False
+    except NoAnswerError as error:
+        if not server.log.find(DONE, since):
+            _look(server, check)
+            _end_unanswered(server, window, str(error), timeout_s)
+    return True
+
+
+def _look(server: Server, check: Check) -> None:
+    """Whether the server died, which may show a moment after a request has failed."""
+    check()
+    server.died_within(1.0)
+
+
+def _end_unanswered(server: Server, window: Window, fault: str, timeout_s: float) -> None:
+    """A window that is closed for certain costs only itself; otherwise the next one's report could be mistaken."""
+    try:
+        server.endpoints.stop_profile(timeout_s)
+    except RequestError as error:
+        unsure = "whether it still opens a window is unknown, so no more are recorded"
+        window.failure = fault
+        raise server.fail(f"{fault}; {unsure}") from error
+    window.failure = f"{fault}; the window was closed early"
+
+
+def _close(server: Server, window: Window, timeout_s: float, check: Check) -> None:
+    """Close a window that takes too long; a server that refuses had closed it and not said so in its log."""
+    try:
+        server.endpoints.stop_profile(timeout_s)
+        window.failure = "fewer steps than wanted ran in time; raise windows.record_s"
+    except RefusedError:
+        return
+    except NoAnswerError as error:
+        _look(server, check)
+        raise server.fail(f"{error}; the server hangs") from error
+
+
+def _wait_for_room(load: Load, tokens: int, check: Check) -> None:
+    """Wait for a moment after which no request ends for ``tokens`` tokens: the window then holds decode steps only."""
+    deadline = time.monotonic() + ROOM_WAIT_S
+    while load.room() < tokens and time.monotonic() < deadline:
+        check()
+        time.sleep(0.02)
+
+
+def resume(load: Load, check: Check, patient: Check) -> None:
+    """Wait until tokens flow again, and a moment more."""
+    while load.measure(RESUME_S, patient) <= 0:
+        continue
+    load.measure(RESUME_S, check)

@@ -1,0 +1,41 @@
+"""What a user should know of a plan that works, but may not record what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .settings import Settings
+
+EXTRA_STEPS = 4
+
+
+def window_passes(settings: Settings) -> int:
+    """How many forward passes a window records, so that whole decode steps can be chosen from them."""
+    return 2 * settings.windows.steps + EXTRA_STEPS
+
+
+def block_size_of(server: Mapping[str, Any]) -> int | None:
+    """The drafter's block size among resolved server arguments."""
+    size = server.get("speculative_dflash_block_size")
+    return int(size) if size is not None else None
+
+
+def graph_sizes_of(server: Mapping[str, Any]) -> list[int]:
+    """The batch sizes of CUDA graphs among resolved server arguments; empty where they are SGLang's choice."""
+    return list(server.get("cuda_graph_bs_decode") or server.get("cuda_graph_bs") or [])
+
+
+def remarks_on(settings: Settings, server: Mapping[str, Any], most: int, graphs: bool) -> Iterator[str]:
+    """Sentences on one pass at up to ``most`` concurrent requests."""
+    tokens = window_passes(settings) * (block_size_of(server) or 1)
+    if settings.load.output_len < tokens:
+        fault = f"requests of {settings.load.output_len} tokens can end within a window, which takes up to {tokens}"
+        yield f"{fault}: it may hold prefills and smaller batches; raise load.output_len"
+    allowed = server.get("max_running_requests")
+    if allowed is not None and allowed < most:
+        yield f"max_running_requests is {allowed}: of {most} requests the others wait in the server"
+    named = server.get("cuda_graph_max_bs_decode") or server.get("cuda_graph_max_bs")
+    largest = max(graph_sizes_of(server), default=named)
+    if graphs and largest is not None and most > largest:
+        yield f"CUDA graphs end at batch size {largest}: at concurrency {most} the server runs without them"

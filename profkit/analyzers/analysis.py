@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -14,7 +14,7 @@ from .borrowed import with_borrowed_modules
 from .comparison import compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
-from .eager_to_graphs import graph_savings, launched_eagerly
+from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
 from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
@@ -26,6 +26,7 @@ from .result import (
     Cause,
     Cycle,
     DeviceFigures,
+    GraphFigures,
     GraphPrediction,
     Health,
     Provenance,
@@ -102,7 +103,9 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
-        with_graphs=_with_graphs(attribution, matched) if launched_eagerly(graphs.values()) and cycle.steps else None,
+        with_graphs=_with_graphs(attribution, matched)
+        if cycle.steps and _any_eager(graphs.values())
+        else None,
     )
 
 
@@ -125,6 +128,10 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
+def _any_eager(graphs: Collection[GraphFigures]) -> bool:
+    return launched_eagerly(graphs) or any(one.eager_phases for one in graphs)
+
+
 def _with_graphs(attribution: Attribution, matched: MatchedCollectives) -> GraphPrediction:
     found = predict_graphs(attribution, matched)
     return GraphPrediction(
@@ -143,15 +150,10 @@ def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> 
     """An eager step's sentence also says how long the step takes with CUDA graphs, if that is recorded beside it."""
     if not launched_eagerly(trace.graphs.values()):
         return trace
-    for other in traces:
-        alike = (other.cycle.kind, other.cycle.batch_size, len(other.devices)) == (
-            trace.cycle.kind,
-            trace.cycle.batch_size,
-            len(trace.devices),
-        )
-        if alike and not launched_eagerly(other.graphs.values()) and _step_ns(other) and other.source == trace.source:
-            recorded = f"with CUDA graphs ({other.name}) the step takes {duration(_step_ns(other))}"
-            return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {recorded}.")
+    partner = next((other for other in traces if is_partner(trace, other)), None)
+    if partner is not None:
+        recorded = f"with CUDA graphs ({partner.name}) the step takes {duration(_step_ns(partner))}"
+        return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {recorded}.")
     if (said := prediction_in_words(trace.with_graphs)) is not None:
         return structs.replace(trace, summary=f"{trace.summary.removesuffix('.')}; {said}.")
     return trace

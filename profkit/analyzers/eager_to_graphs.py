@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from .attribution import Attribution
 from .collectives import Exposed, exposed_collectives
@@ -25,8 +27,24 @@ GROUPS = {
     "gap_api": "launch", "gap_launch": "launch", "gap_graph_launch": "launch",
 }  # fmt: skip
 WAITING, TRANSFER = "waiting", "transfer"
-ORDER = ("host_code", "launch", "sync", WAITING, TRANSFER, "compute", "copies", "graph_gaps", "queue", "unknown")
-"""Rows of the waterfall: what graphs are for comes first."""
+PREFILL = "prefill"
+ORDER = (
+    "host_code",
+    "launch",
+    "sync",
+    WAITING,
+    TRANSFER,
+    "copies",
+    "graph_gaps",
+    "queue",
+    "unknown",
+    "compute",
+    PREFILL,
+)
+"""Rows of the waterfall: what graphs are for comes first, and last what they do not change."""
+
+NOT_GRAPHS = ("compute", PREFILL)
+"""The same kernels, and prefills: where they differ, it is not for the graphs."""
 
 TOLD = 0.02
 """Changes of less than this share of the eager step are not put into the sentence."""
@@ -34,19 +52,22 @@ TOLD = 0.02
 SAID = {
     "host_code": "code on the host", "launch": "launch calls", "sync": "blocking calls",
     WAITING: "waiting for other ranks", TRANSFER: "transfers", "compute": "kernels", "copies": "copies",
-    "graph_gaps": "gaps inside graphs", "queue": "queues", "unknown": "gaps without launch record",
+    "graph_gaps": "gaps inside graphs", "queue": "queues", "unknown": "gaps without launch record", PREFILL: "prefills",
 }  # fmt: skip
 
 
 def graph_savings(traces: Sequence[TraceFigures], attributions: Sequence[Attribution]) -> tuple[GraphSaving, ...]:
-    """One for each eager recording that has one with graphs of the same configuration and concurrency beside it."""
+    """One for each eager recording that has one with graphs of the same configuration and batch size beside it.
+
+    Of several, one of the same sweep is taken, else the first.
+    """
     known = list(zip(traces, attributions, strict=True))
     found = []
     for eager, eagerly in known:
-        partner = next((pair for pair in known if _is_partner(eager, pair[0])), None)
-        if partner is not None:
-            saving = _saving((eager, eagerly), partner)
-            found += [saving] if saving else []
+        partners = [pair for pair in known if is_partner(eager, pair[0])]
+        partners.sort(key=lambda pair: pair[0].name.partition("/")[0] != eager.name.partition("/")[0])
+        saving = _saving((eager, eagerly), partners[0]) if partners else None
+        found += [saving] if saving else []
     return tuple(found)
 
 
@@ -55,15 +76,26 @@ def launched_eagerly(graphs: Collection[GraphFigures]) -> bool:
     return bool(graphs) and not any(graph.launches_per_step for graph in graphs)
 
 
-def _is_partner(eager: TraceFigures, graphs: TraceFigures) -> bool:
+def is_partner(eager: TraceFigures, graphs: TraceFigures) -> bool:
+    """Whether ``graphs`` is the same run with CUDA graphs on all its ranks, as far as configurations are known.
+
+    Where none is, the kernels must be those of one model: most names of the one are names of the other.
+    """
     ours, theirs = eager.provenance, graphs.provenance
-    return (
-        launched_eagerly(eager.graphs.values())
-        and not launched_eagerly(graphs.graphs.values())
-        and bool(ours.config)
-        and (ours.config, ours.concurrency, eager.source) == (theirs.config, theirs.concurrency, graphs.source)
+    alike = (
+        (ours.config, eager.source, eager.cycle.kind, eager.cycle.batch_size)
+        == (theirs.config, graphs.source, graphs.cycle.kind, graphs.cycle.batch_size)
         and [d.rank for d in eager.devices.values()] == [d.rank for d in graphs.devices.values()]
+        and eager.cycle.batch_size is not None
     )
+    modes = launched_eagerly(eager.graphs.values()) and all(g.launches_per_step for g in graphs.graphs.values())
+    kept = all(d.busy_union_ns is not None for trace in (eager, graphs) for d in trace.devices.values())
+    return alike and modes and kept and (bool(ours.config) or _one_model(eager, graphs))
+
+
+def _one_model(eager: TraceFigures, graphs: TraceFigures) -> bool:
+    names = [{k.name for d in trace.devices.values() for k in d.kernels} for trace in (eager, graphs)]
+    return 2 * len(names[0] & names[1]) >= max(map(len, names), default=0) > 0
 
 
 def _saving(eager: tuple[TraceFigures, Attribution], graphs: tuple[TraceFigures, Attribution]) -> GraphSaving | None:
@@ -82,25 +114,48 @@ def _saving(eager: tuple[TraceFigures, Attribution], graphs: tuple[TraceFigures,
         for key in ORDER
         if any((phase, key) in table for table in tables)
     )
-    kernels, same = _kernels(*(one for _, one in sides))
-    overlap = [
-        _overlap(one, int(n)) // d.steps
-        for (_, one), (n, d) in zip(sides, (devices[0][rank], devices[1][rank]), strict=True)
-    ]
+    ends = ((eager[1], int(name), before), (graphs[1], int(other), after))
+    kernels, same = _kernels(*(_of_device(one, device) for one, device, _ in ends))
+    calls = [_launch_calls(one, device, figures.steps) for one, device, figures in ends]
+    overlaps = [_overlap(one, device) // figures.steps for one, device, figures in ends]
     waits = [_most_waiting(side, rank) for side in devices]
-    return GraphSaving(
+    padding = _padding(graphs[0], other, after.steps)
+    classes = _classes(*ends)
+    saving = GraphSaving(
         eager=eager[0].name,
         graphs=graphs[0].name,
         batch_size=eager[0].cycle.batch_size,
         rank=rank,
         rows=rows,
-        classes=_classes(before, after),
-        overlap_ns=(overlap[0], overlap[1]),
+        classes=classes,
+        launch_calls=(calls[0][0], calls[1][0]),
+        launch_host_ns=(calls[0][1], calls[1][1]),
+        overlap_ns=(overlaps[0], overlaps[1]),
         waiting_ns=(waits[0], waits[1]),
+        padding_ns=padding,
         kernels=kernels,
         same_kernels=same,
-        text=_text(rows, rank, (waits[0], waits[1])),
+        text="",
     )
+    return structs.replace(saving, text=_text(saving))
+
+
+def _of_device(attribution: Attribution, device: int) -> Attribution:
+    """The attribution as if ``device`` were the only one."""
+    return replace(attribution, devices={device: attribution.devices[device]})
+
+
+def _launch_calls(attribution: Attribution, device: int, steps: int) -> tuple[float, int]:
+    """Calls per step that launch the ops of decode steps, and the host's time in them."""
+    ops, launches = attribution.trace.ops, attribution.trace.launches
+    call = np.unique(attribution.launch[(ops.device == device) & attribution.in_decode & (attribution.launch >= 0)])
+    return len(call) / steps, round(int((launches.end - launches.start)[call].sum()) / steps)
+
+
+def _padding(graphs: TraceFigures, device: str, steps: int) -> int | None:
+    """The most that padding costs per step; ``None`` where it is not known."""
+    known = [phase.padding_ns for phase in graphs.graphs[device].phases.values() if phase.padding_ns is not None]
+    return round(sum(known) / steps) if known else None
 
 
 def _awaited(devices: dict[int, tuple[str, DeviceFigures]], exposed: dict[int, Exposed], slowest: int | None) -> int:
@@ -114,6 +169,9 @@ def _rows(device: DeviceFigures, exposed: Exposed | None) -> dict[tuple[str, str
     """Nanoseconds per step by phase and group; rounded so that they sum to the step's rounded wall time."""
     total: dict[tuple[str, str], int] = defaultdict(int)
     for phase, parts in device.phase_partition_ns.items():
+        if phase == PREFILL:
+            total[phase, PREFILL] += sum(ns or 0 for ns in parts.values())
+            continue
         for part, ns in parts.items():
             if part != "collective":
                 total[phase, GROUPS[part]] += ns or 0
@@ -121,9 +179,14 @@ def _rows(device: DeviceFigures, exposed: Exposed | None) -> dict[tuple[str, str
             waiting = int(exposed.skew[PHASES.index(phase)]) if exposed else 0
             total[phase, WAITING] += waiting
             total[phase, TRANSFER] += (ns or 0) - waiting
-    reached = np.cumsum([0, *total.values()])
-    per_step = np.diff((2 * reached + device.steps) // (2 * device.steps)).tolist()
-    return {key: ns for key, ns in zip(total, per_step, strict=True) if ns}
+    return {key: ns for key, ns in zip(total, _per_step([*total.values()], device.steps), strict=True) if ns}
+
+
+def _per_step(totals: Sequence[int], steps: int) -> list[int]:
+    """``totals`` over ``steps``, rounded so that they sum to the rounded whole."""
+    reached = np.cumsum([0, *totals])
+    found: list[int] = np.diff((2 * reached + steps) // (2 * steps)).tolist()
+    return found
 
 
 def _most_waiting(devices: dict[int, tuple[str, DeviceFigures]], rank: int) -> int | None:
@@ -142,10 +205,21 @@ def _overlap(attribution: Attribution, device: int) -> int:
     return int((ops.end - ops.start)[row].sum()) - union_length(ops.start[row], ops.end[row])
 
 
-def _classes(eager: DeviceFigures, graphs: DeviceFigures) -> tuple[ClassSaving, ...]:
-    both = [name for name in CLASSES if name in eager.classes or name in graphs.classes]
-    sums = [[d.classes[name].sum_ns // d.steps if name in d.classes else 0 for name in both] for d in (eager, graphs)]
-    return tuple(ClassSaving(*row) for row in zip(both, *sums, strict=True))
+def _classes(*sides: tuple[Attribution, int, DeviceFigures]) -> tuple[ClassSaving, ...]:
+    """Sums of durations of the decode steps' ops, by phase and class."""
+    tables = []
+    for attribution, device, figures in sides:
+        ops = attribution.trace.ops
+        row = np.flatnonzero((ops.device == device) & attribution.in_decode)
+        key = attribution.phase[row].astype(np.int64) * len(CLASSES) + attribution.kernel_class[row]
+        totals = np.zeros(len(PHASES) * len(CLASSES), np.int64)
+        np.add.at(totals, key, (ops.end - ops.start)[row])
+        tables.append(_per_step(totals.tolist(), figures.steps))
+    return tuple(
+        ClassSaving(PHASES[place // len(CLASSES)], CLASSES[place % len(CLASSES)], before, after)
+        for place, (before, after) in enumerate(zip(*tables, strict=True))
+        if before or after
+    )
 
 
 def _kernels(eager: Attribution, graphs: Attribution) -> tuple[tuple[KernelDifference, ...], int]:
@@ -174,24 +248,37 @@ def totals(rows: Sequence[Saving]) -> list[Saving]:
     return found
 
 
-def _text(rows: Sequence[Saving], rank: int, waits: tuple[int | None, int | None]) -> str:
-    before, after = (sum(getattr(row, side) for row in rows) for side in ("eager_ns", "graphs_ns"))
-    changes = sorted(totals(rows), key=lambda row: row.graphs_ns - row.eager_ns)
-    saved = [_said(row) for row in changes if row.eager_ns - row.graphs_ns >= TOLD * before]
-    dearer = [row for row in changes[::-1] if row.graphs_ns - row.eager_ns >= TOLD * min(before, after)]
-    cost = [_said(row) for row in dearer if row.key != "compute"]
+def _text(saving: GraphSaving) -> str:
+    before, after = (sum(getattr(row, side) for row in saving.rows) for side in ("eager_ns", "graphs_ns"))
+    of = f"on rank {saving.rank}"
+    changes = sorted(totals(saving.rows), key=lambda row: row.graphs_ns - row.eager_ns)
+    graphs = [row for row in changes if row.key not in NOT_GRAPHS]
+    saved = [_said(row) for row in graphs if row.eager_ns - row.graphs_ns >= TOLD * before]
+    cost = [_said(row) for row in graphs[::-1] if row.graphs_ns - row.eager_ns >= TOLD * min(before, after)]
     if after >= before:
-        return f"with CUDA graphs the step takes {duration(after)} instead of {duration(before)} on rank {rank}"
-    text = f"CUDA graphs take {duration(before - after)} off a {duration(before)} step on rank {rank}"
+        text = f"with CUDA graphs the step takes {duration(after)} instead of {duration(before)} {of}"
+    else:
+        text = f"CUDA graphs take {duration(before - after)} off a {duration(before)} step {of}"
     text += f": {listed(saved)}" if saved else ""
+    waits = saving.waiting_ns
     if waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= TOLD * before:
         text += f"; another rank's waiting for it falls from {duration(waits[0])} to {duration(waits[1])}"
     text += f"; they cost {listed(cost)}" if cost else ""
-    for row in dearer:
-        if row.key == "compute":
-            # The same kernels: graphs do not slow them, but requests were further on, or clocks lower.
-            text += f"; kernels take {duration(row.graphs_ns - row.eager_ns)} longer, as with longer contexts"
-    return f"{text}; {duration(after)} are left"
+    if saving.padding_ns is not None and saving.padding_ns >= TOLD * after:
+        text += f"; padding costs them at most {duration(saving.padding_ns)}"
+    for row in changes:
+        if row.key in NOT_GRAPHS and abs(row.graphs_ns - row.eager_ns) >= TOLD * min(before, after):
+            text += f"; {_unlike(row, saving.classes)}"
+    return f"{text}; {duration(after)} are left" if after < before else text
+
+
+def _unlike(row: Saving, classes: Sequence[ClassSaving]) -> str:
+    """How kernels or prefills differ; contexts are named where attention makes up most of it."""
+    change = row.graphs_ns - row.eager_ns
+    text = f"{SAID[row.key]} take {duration(abs(change))} {'longer' if change > 0 else 'less'}, not for the graphs"
+    attention = sum(own.graphs_ns - own.eager_ns for own in classes if own.kernel_class == "attention")
+    told = (row.key == "compute" and 2 * attention >= change > 0) or 2 * attention <= change < 0
+    return f"{text} (mostly attention: contexts differ)" if told else text
 
 
 def _said(row: Saving) -> str:

@@ -8,6 +8,7 @@ module call holds the creation of a node, and under any other a good part of the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,12 @@ ALIKE = 0.25
 
 LAYER = re.compile(r"(?:\w+\.)*(?:layers|blocks|h)\.\d+(?:\.\w+)*")
 """How a range names a module of a layer."""
+
+PAUSE = 10_000_000
+"""Between nodes of one capture the host takes less than this many nanoseconds, as a rule."""
+
+MOST_PIECES, MOST_RUNS = 96, 64
+"""A capture in pieces is looked for among so many consecutive ones, in so many runs of them."""
 
 ENOUGH = 64
 """So many calls tell the right offset from all others; the rest is looked at about there only."""
@@ -61,6 +68,11 @@ class _Captured:
     end: I64
     leaf_start: I64
     leaf_end: I64
+
+    @property
+    def length(self) -> int:
+        """From the first call to the end of the last one, in nanoseconds."""
+        return int(self.end.max() - self.start[0])
 
     def held(self, time: I64, offsets: I64, every: int = 1) -> I64:
         """How many of the innermost calls hold one of the moments, which are in order, moved by each of ``offsets``.
@@ -123,19 +135,23 @@ def _graph_modules(trace: Trace) -> OpModules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Originals:
-    """Nodes as they were captured, before any clone: key, process, thread, creation, and which capture (a number)."""
+    """Nodes as they were captured, before any clone: key, process, thread, creation, and which piece of a capture.
+
+    Pieces are parted by instantiations and by long pauses; a capture may be of several.
+    """
 
     key: I64
     pid: I64
+    tid: I64
     created: I64
-    capture: I64
+    piece: I64
     clone: I64
     clone_of: I64
     keys: tuple[I64, I64]
 
     @classmethod
     def of(cls, trace: Trace) -> _Originals:
-        """The originals of the trace's graph nodes, in order of creation; captures are parted by instantiations."""
+        """The originals of the trace's graph nodes, by thread and in order of creation."""
         table, ops = trace.graph_nodes, trace.ops
         key, original, of_op = pair_keys(
             (table.pid, table.node), (table.pid, table.original_node), (ops.pid, ops.graph_node)
@@ -143,11 +159,12 @@ class _Originals:
         cloned = table.original_node >= 0
         order = np.lexsort((table.created, table.tid, table.pid))
         is_clone = np.isin(key, key[cloned])
-        turns = np.cumsum(is_clone[order])
         first = order[~is_clone[order]]
-        capture = turns[~is_clone[order]] + (table.pid[first] << 32)
-        return cls(key[first], table.pid[first], table.created[first], capture, key[cloned], original[cloned],
-                   (of_op, ops.graph_node))  # fmt: skip
+        pid, tid, created = table.pid[first], table.tid[first], table.created[first]
+        turns = np.cumsum(is_clone[order])[~is_clone[order]]
+        new = (np.diff(pid) != 0) | (np.diff(tid) != 0) | (np.diff(turns) != 0) | (np.diff(created) > PAUSE)
+        piece = np.concatenate([[0], np.cumsum(new)]) if len(first) else first
+        return cls(key[first], pid, tid, created, piece, key[cloned], original[cloned], (of_op, ops.graph_node))
 
     def of_ops(self, trace: Trace) -> Index:
         """The place among the originals of each op's node, or -1."""
@@ -155,7 +172,7 @@ class _Originals:
         order = np.argsort(self.clone, kind="stable")
         clone, clone_of = self.clone[order], self.clone_of[order]
         found = of_op.copy()
-        while len(clone):
+        for _ in range(len(clone)):
             at = np.minimum(np.searchsorted(clone, found), len(clone) - 1)
             again = (clone[at] == found) & (clone_of[at] != found)
             if not again.any():
@@ -171,22 +188,44 @@ def _name_nodes(calls: ModuleCalls, nodes: _Originals, pid: int, call: I64) -> N
     """Set the innermost call of each node of one process, where the offset of its clocks can be found."""
     captured = _captured_graphs(calls, pid)
     mine = np.flatnonzero(nodes.pid == pid)
-    groups = [mine[nodes.capture[mine] == number] for number in np.unique(nodes.capture[mine]).tolist()]
-    groups.sort(key=len, reverse=True)
-    offset = next((found for group in groups if (found := _offset(nodes.created[group], captured)) is not None), None)
+    runs = _runs(nodes, mine, max((graph.length for graph in captured), default=0))
+    offset = next((found for run in runs if (found := _offset(nodes.created[run], captured)) is not None), None)
     if offset is None:
         return
     time = nodes.created[mine] + offset
-    inside = spans_at(calls.pid, calls.tid, calls.start, calls.end, nodes.pid[mine], _threads(calls, pid, time), time)
-    call[mine] = inside
+    tid = _threads(calls, pid, nodes.tid[mine], time)
+    call[mine] = spans_at(calls.pid, calls.tid, calls.start, calls.end, nodes.pid[mine], tid, time)
 
 
-def _threads(calls: ModuleCalls, pid: int, time: I64) -> I64:
-    """The thread that captured at each moment: the plugin's, since nsys numbers some threads otherwise."""
+def _runs(nodes: _Originals, mine: Index, longest: int) -> Iterator[Index]:
+    """Pieces that may be a whole capture, largest first; then runs of consecutive ones of a thread."""
+    pieces = [mine[nodes.piece[mine] == number] for number in np.unique(nodes.piece[mine]).tolist()]
+    yield from sorted(pieces, key=len, reverse=True)
+    runs = []
+    for first, piece in enumerate(pieces):
+        for last in range(first + 1, min(len(pieces), first + MOST_PIECES)):
+            end = pieces[last][-1]
+            length = nodes.created[end] - nodes.created[piece[0]]
+            if nodes.tid[end] != nodes.tid[piece[0]] or length > (1 + ALIKE) * longest:
+                break
+            runs.append(np.concatenate(pieces[first : last + 1]))
+    yield from sorted(runs, key=len, reverse=True)[:MOST_RUNS]
+
+
+def _threads(calls: ModuleCalls, pid: int, own: I64, time: I64) -> I64:
+    """The capturing thread of each node: its own, or, where nsys numbers threads otherwise, the one that captured then.
+
+    Where several threads captured at a time, it cannot be told which: ``UNKNOWN``.
+    """
     rows = np.flatnonzero((calls.pid == pid) & (calls.depth == 0))
-    rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    at = np.maximum(np.searchsorted(calls.start[rows], time, "right") - 1, 0)
-    return calls.tid[rows[at]]
+    threads = np.unique(calls.tid[rows])
+    inside = np.zeros((len(threads), len(time)), np.bool_)
+    for place, thread in enumerate(threads.tolist()):
+        mine = rows[calls.tid[rows] == thread]
+        begins, ends = np.sort(calls.start[mine]), np.sort(calls.end[mine])
+        inside[place] = np.searchsorted(begins, time, "right") > np.searchsorted(ends, time, "left")
+    alone = np.where(inside.sum(axis=0) == 1, threads[np.argmax(inside, axis=0)], UNKNOWN)
+    return np.where(np.isin(own, threads), own, alone)
 
 
 def _captured_graphs(calls: ModuleCalls, pid: int) -> list[_Captured]:
@@ -204,8 +243,7 @@ def _offset(created: I64, captured: list[_Captured]) -> int | None:
     """Monotonic clock minus the trace's, from the nodes of one capture; ``None`` where no capture stands out."""
     best: list[tuple[float, int]] = []
     for graph in captured:
-        length = int(graph.end.max() - graph.start[0])
-        if abs(int(created[-1] - created[0]) - length) > ALIKE * length:
+        if abs(int(created[-1] - created[0]) - graph.length) > ALIKE * graph.length:
             continue
         base = int(graph.start[0] - created[0])
         coarse = np.arange(base + EARLIEST, base + LATEST, COARSE)

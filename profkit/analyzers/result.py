@@ -323,7 +323,8 @@ class Saving(Struct, frozen=True):
     """A part of the step of one rank, per step, without and with CUDA graphs.
 
     ``key`` is ``host_code``, ``launch``, ``sync`` (the GPU waits for its host), ``waiting`` (for other ranks, in
-    collectives), ``transfer``, ``compute``, ``copies``, ``graph_gaps``, ``queue`` or ``unknown``.
+    collectives), ``transfer``, ``copies``, ``graph_gaps``, ``queue``, ``unknown``, ``compute`` or ``prefill``; what the
+    last two differ by is not for the graphs.
     """
 
     phase: str
@@ -333,8 +334,9 @@ class Saving(Struct, frozen=True):
 
 
 class ClassSaving(Struct, frozen=True):
-    """The sum of the durations of one class of ops, per step, without and with CUDA graphs."""
+    """The sum of the durations of one class of ops in one phase, per step, without and with CUDA graphs."""
 
+    phase: str
     kernel_class: str = field(name="class")
     eager_ns: int
     graphs_ns: int
@@ -357,9 +359,9 @@ class KernelDifference(Struct, frozen=True):
 class GraphSaving(Struct, frozen=True):
     """What CUDA graphs save: the same configuration and concurrency without and with them, on the rank others wait for.
 
-    ``rows`` sum to that rank's step on either side. ``overlap_ns`` is the time that ops run beside others,
-    ``waiting_ns`` the longest that another rank waits, both per step without and with graphs. ``same_kernels`` is the
-    number of kernels of a step that both have.
+    ``rows`` sum to that rank's step on either side. Pairs are per step without and with graphs: ``launch_calls`` that
+    launch its ops and the host's time in them, the time that ops run beside others, and the longest that another rank
+    waits. ``padding_ns`` is the most that padding costs, ``same_kernels`` the number of kernels of a step in both.
     """
 
     eager: str
@@ -368,8 +370,11 @@ class GraphSaving(Struct, frozen=True):
     rank: int
     rows: tuple[Saving, ...]
     classes: tuple[ClassSaving, ...]
+    launch_calls: tuple[float, float]
+    launch_host_ns: tuple[int, int]
     overlap_ns: tuple[int, int]
     waiting_ns: tuple[int | None, int | None]
+    padding_ns: int | None
     kernels: tuple[KernelDifference, ...]
     same_kernels: int
     text: str

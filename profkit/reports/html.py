@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from profkit.analyzers.attribution import Attribution
 from profkit.analyzers.cycle import slowest_device
+from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.flame import gpu_flame, host_flame
 from profkit.analyzers.per_step import (
     Budget,
@@ -116,6 +117,7 @@ def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis:
         saving_titles=SAVINGS,
         phase_cells=phase_cells,
         longest=longest,
+        signed=signed,
     )
     return text
 

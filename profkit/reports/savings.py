@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.analyzers.diff.sentence import signed
-from profkit.analyzers.eager_to_graphs import totals
+from profkit.analyzers.eager_to_graphs import NOT_GRAPHS, totals
 from profkit.analyzers.result import GraphSaving
 from profkit.analyzers.words import duration
 
@@ -20,6 +20,7 @@ TITLES = {
     "copies": ("copies", "Memory copies and sets, such as into a graph's static buffers."),
     "graph_gaps": ("gaps inside graphs", "The GPU idles between two nodes of one graph."),
     "queue": ("queue", "The GPU idles though the next op was launched in time."),
+    "prefill": ("prefills", "Between the decode steps."),
     "unknown": ("no launch record", "The op that ends the gap has no launch record."),
 }
 
@@ -32,7 +33,9 @@ def saving_bars(saving: GraphSaving) -> tuple[Bar, ...]:
     for row in rows:
         delta = row.graphs_ns - row.eager_ns
         if delta:
-            bars.append(Bar(TITLES[row.key][0], at, at + delta, signed(delta), direction(delta)))
+            other = row.key in NOT_GRAPHS
+            label = f"{TITLES[row.key][0]} *" if other else TITLES[row.key][0]
+            bars.append(Bar(label, at, at + delta, signed(delta), direction(delta), pale=other))
             at += delta
     return (*bars, Bar("with graphs", 0, at, duration(at), "whole"))
 

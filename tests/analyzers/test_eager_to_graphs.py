@@ -27,11 +27,11 @@ def eager(copy: bool = False) -> Trace:
     return builder.trace()
 
 
-def graphs(run: Run = RUN) -> Trace:
+def graphs(run: Run = RUN, batch: int = 1) -> Trace:
     """The same two kernels in one graph, 5 ns apart; steps 501 ns apart."""
     builder = TraceBuilder(recorded_run=run).rank(0)
     for at in (0, 501):
-        builder.range(at + 90, at + 400, "step:decode bs=1").range(at + 95, at + 300, "target")
+        builder.range(at + 90, at + 400, f"step:decode bs={batch}").range(at + 95, at + 300, "target")
         builder.graph(at + 100, at + 140, ("gemm", at + 160, at + 260), ("attention", at + 265, at + 365))
     return builder.trace()
 
@@ -51,9 +51,10 @@ def test_by_hand() -> None:
     assert table(saving) == {
         "host_code": (385, 118), "launch": (55, 30), "compute": (200, 200), "graph_gaps": (0, 5),
     }  # fmt: skip
-    assert {(row.kernel_class, row.eager_ns, row.graphs_ns) for row in saving.classes} == {
-        ("gemm", 100, 100), ("attention", 100, 100),
+    assert {(row.phase, row.kernel_class, row.eager_ns, row.graphs_ns) for row in saving.classes} == {
+        ("decode", "gemm", 100, 100), ("decode", "attention", 100, 100),
     }  # fmt: skip
+    assert saving.launch_calls == (2, 1) and saving.launch_host_ns == (40, 40)
     assert saving.kernels == () and saving.same_kernels == 2
     assert saving.overlap_ns == (0, 0) and saving.waiting_ns == (None, None)
     assert saving.text == (
@@ -73,14 +74,43 @@ def test_a_kernel_that_differs_is_named() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        graphs(replace(RUN, concurrency=2)),  # another concurrency
+        graphs(batch=2),
         graphs(replace(RUN, config="other")),
-        graphs(Run()),  # nothing is known of it
+        graphs(Run()),  # nothing is known of it, but of the eager one
         eager(),  # no graphs either
     ],
 )
 def test_what_is_no_partner(other: Trace) -> None:
     assert analysed(eager(), other).graph_savings == ()
+
+
+def test_without_configurations_the_kernels_must_be_those_of_one_model() -> None:
+    unknown = [replace(trace, run=Run()) for trace in (eager(), graphs())]
+    assert len(analysed(*unknown).graph_savings) == 1
+    strings = tuple(f"other {text}" if "_" in text else text for text in unknown[1].strings)
+    assert analysed(unknown[0], replace(unknown[1], strings=strings)).graph_savings == ()
+
+
+def test_what_is_not_for_the_graphs_is_said_apart() -> None:
+    """The eager recording holds a prefill between its steps, and its kernels take half as long again."""
+    builder = TraceBuilder(recorded_run=RUN).rank(0)
+    for at in (0, 2_000):
+        builder.range(at + 90, at + 800, "step:decode bs=1").range(at + 95, at + 500, "target")
+        builder.launch(at + 100, at + 120, "gemm", at + 150, at + 300)
+        builder.launch(at + 300, at + 320, "attention", at + 330, at + 480)
+    builder.range(900, 1_800, "step:prefill").range(905, 1_790, "target").launch(910, 920, "gemm", 1_000, 1_700)
+    (saving,) = analysed(builder.trace(), graphs()).graph_savings
+    found = table(saving)
+    assert found["compute"] == (300, 200) and found["prefill"][0] >= 350 and found["prefill"][1] == 0
+    saved, _, apart = saving.text.partition("; ")
+    assert "kernels" not in saved and "prefills" not in saved
+    assert "prefills take" in apart and "kernels take 100 ns less, not for the graphs" in apart
+
+
+def test_padding_is_a_cost_of_graphs() -> None:
+    (saving,) = analysed(eager(), graphs(replace(RUN, graph_batch_sizes=(4,)))).graph_savings
+    assert saving.padding_ns == 150  # three of four rows of 200 ns of kernels
+    assert "padding costs them at most 150 ns" in saving.text
 
 
 def test_recorded() -> None:

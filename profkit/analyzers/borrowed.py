@@ -6,7 +6,7 @@ of kernels of a step can be aligned, each kernel belongs to the module of its pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -18,6 +18,9 @@ from .attribution import Attribution
 from .layers import FORWARDS
 from .modules import OpModules
 from .vocabulary import PHASE
+
+ALIKE = 0.9
+"""Share of the kernels of a forward that must have a partner on the other side."""
 
 
 def with_borrowed_modules(attributions: Sequence[Attribution]) -> tuple[Attribution, ...]:
@@ -37,15 +40,30 @@ def _borrowing(attribution: Attribution, others: Sequence[Attribution]) -> Attri
 
 def _modules_of(attribution: Attribution, donor: Attribution) -> OpModules:
     of_op = np.full(len(attribution.trace.ops), UNKNOWN, np.int32)
+    key = cache(kernel_key_of)
     for device in attribution.devices:
         for phase in FORWARDS:
             steps = _steps(attribution, device, PHASE[phase])
             models = _steps(donor, device, PHASE[phase])
             if steps and models:
-                _copy(of_op, attribution.trace, steps, donor, _usual(models))
+                model = _usual(models)
+                there = _named(donor.trace, model, key)
+                _copy(of_op, attribution.trace, steps, there, donor.modules.of_op[model], key)
     if not np.any(of_op >= 0):
-        return attribution.modules
+        reason = "its kernels are not those of the recording with CUDA graphs beside it, whose modules are known"
+        return replace(attribution.modules, unknown=reason)
     return OpModules(donor.modules.names, of_op, None, borrowed=True)
+
+
+def kernel_key_of(name: str) -> str:
+    """What two builds of a kernel have in common."""
+    from .diff.names import kernel_key
+
+    return kernel_key(name)
+
+
+def _named(trace: Trace, rows: I64, key: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(key(trace.strings[name]) for name in trace.ops.name[rows].tolist())
 
 
 def _steps(attribution: Attribution, device: int, phase: int) -> list[I64]:
@@ -62,23 +80,18 @@ def _usual(steps: list[I64]) -> I64:
     return steps[lengths.index(max(set(lengths), key=lengths.count))]
 
 
-def _copy(of_op: I32, trace: Trace, steps: list[I64], donor: Attribution, model: I64) -> None:
-    """Give the ops of each step the modules of their partners in ``model``."""
-    from .diff.names import kernel_key
+def _copy(
+    of_op: I32, trace: Trace, steps: list[I64], there: tuple[str, ...], module: I32, key: Callable[[str], str]
+) -> None:
+    """Give the ops of each step that is like ``there`` the modules of their partners in it."""
     from .diff.sequences import align
 
-    key = cache(kernel_key)
-
-    def named(own: Trace, rows: I64) -> tuple[str, ...]:
-        return tuple(key(own.strings[name]) for name in own.ops.name[rows].tolist())
-
-    there = named(donor.trace, model)
-    module = donor.modules.of_op[model]
     aligned: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
     for rows in steps:
-        here = named(trace, rows)
+        here = _named(trace, rows, key)
         if here not in aligned:
             pairs = [(i, j) for i, j in align(here, there) if i is not None and j is not None]
-            aligned[here] = [i for i, _ in pairs], [j for _, j in pairs]
+            alike = len(pairs) >= ALIKE * max(len(here), len(there))
+            aligned[here] = ([i for i, _ in pairs], [j for _, j in pairs]) if alike else ([], [])
         own, partner = aligned[here]
         of_op[rows[own]] = module[partner]

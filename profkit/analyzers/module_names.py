@@ -15,13 +15,14 @@ ANY_LAYER = "*"
 
 @dataclass(frozen=True, slots=True)
 class ModuleName:
-    """A name such as ``model.layers.12.mlp.gate``: layer 12, kind ``mlp.gate``.
+    """A name such as ``model.layers.12.mlp.gate``: layer 12 of the stack ``model.layers``, kind ``mlp.gate``.
 
     ``layer`` is ``None`` outside of layers, where the whole name is the kind; the kind of a layer's own work is empty.
     """
 
     layer: int | None
     kind: str
+    stack: str = ""
 
     @classmethod
     @cache
@@ -31,7 +32,7 @@ class ModuleName:
         number = next((place for place, part in enumerate(parts) if part.isdigit()), None)
         if number is None:
             return cls(None, text)
-        return cls(int(parts[number]), ".".join(parts[number + 1 :]))
+        return cls(int(parts[number]), ".".join(parts[number + 1 :]), ".".join(parts[:number]))
 
 
 def frames_of(text: str) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def full_names(calls: ModuleCalls, strings: tuple[str, ...]) -> tuple[tuple[str,
 
 @cache
 def _full_name(own: str, caller: str) -> str:
-    layer = ModuleName.of(caller).layer
-    if layer is None or ModuleName.of(own).layer in (None, layer):
+    called, calling = ModuleName.of(own), ModuleName.of(caller)
+    if None in (called.layer, calling.layer) or (called.stack, called.layer) == (calling.stack, calling.layer):
         return own
     return f"{caller}.{own.rpartition('.')[2]}"

@@ -136,10 +136,14 @@ class LayerKind(Struct, frozen=True):
 
 
 class LayerTime(Struct, frozen=True):
-    """One layer of the drafter (phase ``draft``) or the target (``verify``, ``decode``)."""
+    """One layer of the drafter (phase ``draft``) or the target (``verify``, ``decode``).
+
+    ``layer`` is ``None`` for all that lies outside of layers; ``stack`` is empty unless the model has several.
+    """
 
     phase: str
-    layer: int
+    stack: str
+    layer: int | None
     ops: int
     sum_ns: int
     collective_ns: int

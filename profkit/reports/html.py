@@ -31,7 +31,7 @@ from profkit.analyzers.timeline import StepTimeline, typical_step
 from . import figures as charts
 from .diff_figures import longest
 from .inline import asset, joined_scripts, plotly_script, template
-from .layers import MODELS, LayerRow, layer_charts, layer_rows
+from .layers import MODELS, LayerView, layer_view
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
 from .payload import Embedded, embed, flame_columns, timeline_columns, words
 from .savings import TITLES as SAVINGS
@@ -55,22 +55,7 @@ class View:
     waits: list[WaitRow]
     kernels: dict[str, list[KernelRow]]
     timeline: StepTimeline | None
-
-    @property
-    def paced_by(self) -> DeviceFigures | None:
-        """The device that sets the pace, or the first one."""
-        every = dict(self.devices)
-        return every.get(self.slowest.device) if self.slowest else next(iter(every.values()), None)
-
-    @property
-    def layers(self) -> list[LayerRow]:
-        """The kinds of modules of the device that sets the pace."""
-        return layer_rows(self.paced_by) if self.paced_by else []
-
-    @property
-    def layer_charts(self) -> dict[str, dict[str, Any]]:
-        """Charts over its layers, by phase."""
-        return layer_charts(self.paced_by) if self.paced_by else {}
+    layers: dict[str, LayerView]
 
     @property
     def devices(self) -> list[tuple[str, DeviceFigures]]:
@@ -136,6 +121,7 @@ def _view(index: int, figures: TraceFigures, attribution: Attribution) -> View:
         waits=waits_per_step(figures),
         kernels={name: kernels_per_step(device) for name, device in figures.devices.items()},
         timeline=typical_step(attribution),
+        layers={name: layer_view(device) for name, device in figures.devices.items() if device.layers.kinds},
     )
 
 
@@ -172,7 +158,8 @@ def _data(results: Sequence[tuple[TraceFigures, Attribution]], views: Sequence[V
     groups = [view.budgets for view in views]
     plots = {"parts": charts.parts_figure(groups), "phases": charts.phases_figure(groups)}
     for view in views:
-        plots |= {f"layers-{view.index}-{phase}": json.dumps(chart) for phase, chart in view.layer_charts.items()}
+        for device, own in view.layers.items():
+            plots |= {f"layers-{view.index}-{device}-{phase}": json.dumps(chart) for phase, chart in own.charts.items()}
         if view.by_phase:
             plots[f"skew-{view.index}"] = charts.skew_figure(view.by_phase)
         if any(row.kind.bytes and row.kind.bus_bandwidth for row in view.kinds):

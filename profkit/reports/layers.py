@@ -36,6 +36,35 @@ class LayerRow:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class LayerView:
+    """What the page shows of one device: kinds by time, charts by phase, and each layer's nanoseconds per step."""
+
+    rows: list[LayerRow]
+    charts: dict[str, dict[str, Any]]
+    layers: list[tuple[str, str, float, float]]
+    borrowed: bool
+
+
+def layer_view(figures: DeviceFigures) -> LayerView:
+    """The modules of a device. ``layers`` holds phase, title, time, and the part of it in collectives."""
+    steps = max(figures.steps, 1)
+    return LayerView(
+        rows=sorted(layer_rows(figures), key=lambda row: -row.per_step),
+        charts=layer_charts(figures),
+        layers=[
+            (row.phase, _layer(row), row.sum_ns / steps, row.collective_ns / steps) for row in figures.layers.layers
+        ],
+        borrowed=figures.layers.borrowed,
+    )
+
+
+def _layer(row: LayerTime) -> str:
+    if row.layer is None:
+        return "outside of layers"
+    return f"{row.stack} {row.layer}" if row.stack else f"layer {row.layer}"
+
+
 def layer_rows(figures: DeviceFigures) -> list[LayerRow]:
     """The kinds of modules of a device by phase, dearest first."""
     steps = max(figures.steps, 1)
@@ -91,14 +120,14 @@ def layer_charts(figures: DeviceFigures) -> dict[str, dict[str, Any]]:
     """A bar chart of microseconds per step over the layers, for each phase whose layers are known."""
     charts = {}
     for phase in FORWARDS:
-        rows = sorted((row for row in figures.layers.layers if row.phase == phase), key=lambda row: row.layer)
+        rows = [row for row in figures.layers.layers if row.phase == phase and row.layer is not None]
         if rows:
             charts[phase] = _chart(rows, phase, max(figures.steps, 1))
     return charts
 
 
 def _chart(rows: Sequence[LayerTime], phase: str, steps: int) -> dict[str, Any]:
-    layers = [row.layer for row in rows]
+    layers = [f"{row.stack} {row.layer}" if row.stack else row.layer for row in rows]
     own = [(row.sum_ns - row.collective_ns) * US / steps for row in rows]
     exchange = [row.collective_ns * US / steps for row in rows]
     bars = [_bars("its own kernels", layers, own, PHASES[phase].colour)]
@@ -113,7 +142,7 @@ def _chart(rows: Sequence[LayerTime], phase: str, steps: int) -> dict[str, Any]:
     return {"data": bars, "layout": layout}
 
 
-def _bars(name: str, layers: list[int], values: list[float], colour: str) -> dict[str, Any]:
+def _bars(name: str, layers: Sequence[str | int | None], values: list[float], colour: str) -> dict[str, Any]:
     return {
         "type": "bar", "name": name, "x": layers, "y": [round(value, 3) for value in values],
         "marker": {"color": colour}, "hovertemplate": "%{y:.1f} µs",

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profkit.analyzers import attribute
+from profkit.analyzers import Attribution, attribute
 from profkit.analyzers.borrowed import with_borrowed_modules
 from profkit.analyzers.flame import LEVELS, gpu_flame
 from profkit.analyzers.layers import layer_figures
 from profkit.analyzers.module_names import ModuleName, frames_of
+from profkit.analyzers.vocabulary import PHASE
 from profkit.traces import ModuleCalls, Trace, load_bundle, open_recordings, save_bundle
 from profkit.traces.module_calls import with_module_calls
 from profkit.traces.strings import StringTable
@@ -169,7 +170,8 @@ def test_layers_sum_to_the_phase() -> None:
         None: (0, 1, 60),
     }
     assert sum(row.sum_ns for row in figures.kinds) == 60 * len(expected)
-    assert [(row.layer, row.ops, row.sum_ns) for row in figures.layers] == [(n, 5, 300) for n in range(LAYERS)]
+    layers = [(row.layer, row.ops, row.sum_ns) for row in figures.layers]
+    assert layers == [*((n, 5, 300) for n in range(LAYERS)), (None, 4, 240)]
 
 
 def test_the_flame_graph_has_a_level_for_modules() -> None:
@@ -190,19 +192,65 @@ def test_eager_launches_are_named_by_ranges_that_name_modules() -> None:
     assert found(builder.trace()) == ["model.layers.3.mlp", "model.layers.3.mlp", None]
 
 
+def test_stacks_of_one_model_are_told_apart() -> None:
+    """A model with an encoder and a decoder has two layers of each number."""
+    builder = TraceBuilder().rank(0).range(0, 1_000, "step:decode bs=1").range(1, 999, "target")
+    for at, stack in ((100, "encoder"), (200, "decoder")):
+        builder.range(at, at + 50, f"model.{stack}.layers.0.mlp").launch(at + 10, at + 20, "gemm", at + 30, at + 80)
+    figures = layer_figures(attribute(builder.trace()), 0)
+    assert {row.kind for row in figures.kinds} == {"model.encoder.layers.*.mlp", "model.decoder.layers.*.mlp"}
+    assert [(row.stack, row.layer) for row in figures.layers] == [
+        ("model.decoder.layers", 0), ("model.encoder.layers", 0),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("text", "layer", "kind", "frames"),
+    ("text", "layer", "kind", "stack", "frames"),
     [
-        ("model.layers.12.mlp.gate", 12, "mlp.gate", ("layers.*", "mlp", "gate")),
-        ("layers.0", 0, "", ("layers.*",)),
-        ("model.layers.3.mlp.experts.7.w1", 3, "mlp.experts.7.w1", ("layers.*", "mlp", "experts.*", "w1")),
-        ("lm_head", None, "lm_head", ("lm_head",)),
-        ("model", None, "model", ("model",)),
+        ("model.layers.12.mlp.gate", 12, "mlp.gate", "model.layers", ("layers.*", "mlp", "gate")),
+        ("layers.0", 0, "", "layers", ("layers.*",)),
+        ("layers.3.mlp.experts.7.w1", 3, "mlp.experts.7.w1", "layers", ("layers.*", "mlp", "experts.*", "w1")),
+        ("lm_head", None, "lm_head", "", ("lm_head",)),
+        ("model", None, "model", "", ("model",)),
     ],
 )
-def test_names(text: str, layer: int | None, kind: str, frames: tuple[str, ...]) -> None:
-    assert ModuleName.of(text) == ModuleName(layer, kind)
+def test_names(text: str, layer: int | None, kind: str, stack: str, frames: tuple[str, ...]) -> None:
+    assert ModuleName.of(text) == ModuleName(layer, kind, stack)
     assert frames_of(text) == frames
+
+
+def test_a_graph_captured_in_pieces_is_named() -> None:
+    """Each piece is instantiated before the next one is captured."""
+    trace, expected = recording([GRAPHS[0]], 0, 555)
+    table, nodes = trace.graph_nodes, GRAPHS[0].created
+    original = np.flatnonzero(table.node < CLONE)
+    created = table.created.copy()
+    for cut in range(0, len(nodes), 20):
+        last = created[original[min(cut + 19, len(nodes) - 1)]]
+        clones = np.flatnonzero((table.node >= CLONE + cut) & (table.node < CLONE + cut + 20))
+        created[clones] = last + 1 + np.arange(len(clones))
+    assert found(replace(trace, graph_nodes=replace(table, created=created))) == expected
+
+
+def test_captures_of_two_threads_at_a_time_are_not_confused() -> None:
+    """nsys and the plugin agree on threads, and each thread's nodes are those of its own capture."""
+    graphs = [GRAPHS[0], capture(7, GRAPHS[0].calls[-1].start - 2_000_000)]
+    trace, expected = recording(graphs, 0, 99)
+    tid = np.where(trace.graph_nodes.node >= 1_000_000, 4712, 4711)
+    calls = trace.module_calls
+    both = replace(
+        trace,
+        graph_nodes=replace(trace.graph_nodes, tid=tid),
+        module_calls=replace(calls, tid=np.where(calls.graph == 1, 4712, 4711)),
+    )
+    assert found(both) == expected
+
+
+def test_clones_that_go_round_in_circles_end() -> None:
+    trace, _ = recording([GRAPHS[0]], 0, 0)
+    table = trace.graph_nodes
+    circle = replace(table, original_node=np.where(table.node < CLONE, table.node + CLONE, table.original_node))
+    assert attribute(replace(trace, graph_nodes=circle)).modules.names == ()
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------
@@ -227,6 +275,15 @@ def test_a_damaged_record_of_captures_is_a_warning(tmp_path: Path) -> None:
 # -- recorded ----------------------------------------------------------------------------------------------------------
 
 
+def figures_of_phases(attribution: Attribution, device: int) -> dict[str, int]:
+    """The sums of durations of each forward phase."""
+    ops = attribution.trace.ops
+    mine = {
+        phase: (ops.device == device) & (attribution.phase == PHASE[phase]) for phase in ("draft", "verify", "decode")
+    }
+    return {phase: int((ops.end - ops.start)[rows].sum()) for phase, rows in mine.items()}
+
+
 @pytest.mark.parametrize(
     ("name", "target", "drafter"),
     [("tp1/c1", 36, 0), ("tp1-dflash/c32", 36, 5), ("ep2/c128", 48, 0), ("ep2-dflash/c1", 48, 6)],
@@ -238,9 +295,12 @@ def test_recorded_graphs_are_named_whole(name: str, target: int, drafter: int) -
     for device in attribution.devices:
         figures = layer_figures(attribution, device)
         for phase, layers in (("draft", drafter), ("verify" if drafter else "decode", target)):
-            assert len([row for row in figures.layers if row.phase == phase]) == layers
-        for row in figures.layers:
-            assert row.ops % 8 == 0  # eight steps, the same kernels in each
+            mine = [row for row in figures.layers if row.phase == phase and row.layer is not None]
+            assert len(mine) == layers
+            assert all(row.ops % 8 == 0 for row in mine)  # eight steps, the same kernels in each
+        for phase, found in figures_of_phases(attribution, device).items():
+            for rows in (figures.kinds, figures.layers):
+                assert sum(row.sum_ns for row in rows if row.phase == phase) == found
 
 
 def test_kernels_of_recorded_modules() -> None:
@@ -262,3 +322,13 @@ def test_an_eager_recording_borrows_from_the_one_with_graphs() -> None:
     tables = [{(r.phase, r.kind): r.ops for r in layer_figures(a, 0).kinds if r.layers} for a in (borrowed, graphs)]
     assert tables[0] == tables[1]
     assert with_borrowed_modules([eager])[0] is eager
+
+
+def test_modules_are_not_borrowed_from_another_model() -> None:
+    eager, other = (
+        attribute(open_recordings(TRACES / name)[0].trace) for name in ("ep2-dflash/c1-eager", "tp1-dflash/c1")
+    )
+    run = eager.trace.run
+    posing = replace(other, trace=other.trace.with_run(run), devices=dict.fromkeys(eager.devices, other.devices[0]))
+    borrowed = with_borrowed_modules([eager, posing])[0]
+    assert borrowed.modules.names == () and "its kernels are not those" in (borrowed.modules.unknown or "")

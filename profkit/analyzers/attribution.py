@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
 
 import numpy as np
 
@@ -38,7 +40,12 @@ class Attribution:
     collective: I32
     collective_rules: tuple[Rule, ...]
     devices: dict[int, DeviceTimeline]
-    modules: OpModules = OpModules((), np.empty(0, np.int32))
+    find_modules: Callable[[], OpModules] = field(default=lambda: OpModules((), np.empty(0, np.int32)))
+
+    @property
+    def modules(self) -> OpModules:
+        """The module of each op; found when first asked for, since it takes as long as all the rest."""
+        return self.find_modules()
 
     def check(self) -> None:
         """Raise ``ValueError`` where the parts of a device do not sum to its time."""
@@ -93,7 +100,7 @@ def attribute(trace: Trace, rules: Rules | None = None) -> Attribution:
         collective=collective,
         collective_rules=collective_rules,
         devices={},
-        modules=op_modules(trace, innermost),
+        find_modules=cache(partial(op_modules, trace, innermost)),
     )
     for device in distinct(ops.device).tolist():
         attribution.devices[device] = build_timeline(trace, rules, device, launch, phase, kernel_class, in_decode)

@@ -34,8 +34,12 @@ def _borrowing(attribution: Attribution, others: Sequence[Attribution]) -> Attri
         known = other.trace.run
         alike = (known.config, known.concurrency) == (run.config, run.concurrency) and bool(run.config)
         if alike and other.modules.unknown is None and set(other.devices) == set(attribution.devices):
-            return replace(attribution, modules=_modules_of(attribution, other))
+            return _with(attribution, _modules_of(attribution, other))
     return attribution
+
+
+def _with(attribution: Attribution, modules: OpModules) -> Attribution:
+    return replace(attribution, find_modules=lambda: modules)
 
 
 def _modules_of(attribution: Attribution, donor: Attribution) -> OpModules:

@@ -17,6 +17,7 @@ from profkit.traces import ProfkitError, printable
 
 COMMANDS = {
     "capture": "capture",
+    "doctor": "doctor",
     "analyze": "analyze",
     "report": "report",
     "diff": "diff",

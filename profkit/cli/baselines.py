@@ -5,9 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from profkit.traces import InputError, OutputError, UsageError, load_sweep, open_recordings, save_bundle, save_sweep
+from msgspec.structs import replace
+
+from profkit.traces import (
+    InputError,
+    Opened,
+    OutputError,
+    UsageError,
+    open_recordings,
+    save_bundle,
+    save_sweep,
+    sweep_of,
+)
 from profkit.traces.sweep import is_sweep
 
 FOLDER = Path("baselines")
@@ -32,10 +44,7 @@ def keep_baseline(name: str, path: Path) -> Path:
         FOLDER.mkdir(exist_ok=True)
         staged = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=FOLDER))
         try:
-            if is_sweep(path):
-                _save_sweep(path, staged / name)
-            else:
-                save_bundle(opened[0].trace, staged / name)
+            _save(path, opened, staged / name)
             if target.exists():
                 target.replace(staged / "before")
             (staged / name).replace(target)
@@ -52,10 +61,16 @@ def _place(name: str) -> Path:
     return FOLDER / name
 
 
-def _save_sweep(path: Path, target: Path) -> None:
-    """The sweep with its recordings as bundles, whatever they were."""
-    folder = path.parent if path.is_file() else path
+def _save(path: Path, opened: Sequence[Opened], target: Path) -> None:
+    """Recordings as bundles, whatever they were, and the record of their sweep, cut to them."""
+    sweep = sweep_of(path)
+    if sweep is None:
+        save_bundle(opened[0].trace, target)
+        return
     target.mkdir()
-    for opened in open_recordings(path):
-        save_bundle(opened.trace, target / opened.path.relative_to(folder))
-    save_sweep(load_sweep(folder), target)
+    alone = None if is_sweep(path) else path.resolve().name
+    kept = [run for run in sweep.runs if alone in (None, run.trace)]
+    folder = path.parent if path.is_file() else path
+    for one in opened:
+        save_bundle(one.trace, target / (alone or one.path.relative_to(folder)))
+    save_sweep(replace(sweep, runs=kept), target)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace as replace_fields
 
-from profkit.analyzers import Rules, attribute, load_rules
+from profkit.analyzers import Recording, Rules, attribute, load_rules
 from profkit.analyzers.borrowed import with_borrowed_modules
-from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_up, parse_limit
+from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_recordings, pair_up, parse_limit
 from profkit.traces import UsageError, printable, sweep_of
 from profkit.traces.sweep import Sweep, SweepRun
 
@@ -39,7 +40,7 @@ RESOLVED = ("attention_backend",)
     help="Exit 1 where 'verify>5%', 'gap_host>10us', 'total>2s', …",
 )
 @click.option("--baseline", metavar="NAME", help="A is the baseline of this name; give B alone.")
-@click.option("--keep", metavar="NAME", help="Keep B as the baseline of this name, unless a limit forbids it.")
+@click.option("--keep", metavar="NAME", help="Keep B under this name, if the exit status is 0.")
 @click.option("--rules", type=click.Path(path_type=Path), help="TOML file with rules of your own; see docs/rules.md.")
 @click.option("--accept-len", type=AcceptLength(), help="Tokens accepted per cycle, where a recording drafts.")
 def command(
@@ -58,7 +59,8 @@ def command(
     A and B are recordings or sweeps; sweeps are compared by concurrency. A LIMIT is NAME>NUMBER with %, ns, us, ms or
     s, and NAME total, target (decode and verify), a phase, a part, a class, or several joined by colons. Exit status 1
     if a limit is exceeded by a significant change, 3 if A and B cannot be compared, noise is unknown where a limit is
-    passed, or neither has what a limit is about.
+    passed, or neither has what a limit is about. --keep with B alone keeps it; beside a comparison it keeps B if the
+    exit status is 0, and says so if not.
     """
     if keep is not None and baseline is None and len(paths) == 1:
         click.echo(f"{keep_baseline(keep, paths[0])}: kept as a baseline")
@@ -66,15 +68,33 @@ def command(
     a, b = _two(paths, baseline)
     asked = [parse_limit(text) for text in limits]
     known = load_rules(rules)
-    sides = _sharing_modules(_sides(a, known, accept_len), _sides(b, known, accept_len))
-    found = diff(*sides, per, asked)
+    recordings = [recordings_at([path]) for path in (a, b)]
+    pairs, unpaired = pair_recordings(*recordings)
+    if output is None:
+        # Those without a partner only lend modules to the page: not worth the time that it takes to attribute them.
+        recordings = [[pair[side] for pair in pairs] for side in (0, 1)]
+    first, second = (_sides(path, some, known, accept_len) for path, some in zip((a, b), recordings, strict=True))
+    sides = _sharing_modules(first, second) if output is not None else (first, second)
+    found = replace_fields(diff(*sides, per, asked), unpaired=unpaired)
     if output is not None:
         _write_page(output, found, *sides)
     click.echo(_as_json(found) if as_json else _as_text(found))
     status = _status(found)
-    if keep is not None and status == 0:
-        click.echo(f"{keep_baseline(keep, b)}: kept as a baseline", err=True)
+    if keep is not None:
+        kept = f"{keep_baseline(keep, b)}: kept as a baseline" if status == 0 else _not_kept(keep, found, status)
+        click.echo(kept, err=True)
     return status
+
+
+def _not_kept(name: str, found: Diff, status: int) -> str:
+    """Why B does not become the baseline ``name``."""
+    if status == EXCEEDED:
+        why = "a limit is exceeded"
+    elif any(pair.comparable.status == "no" for pair in found.pairs):
+        why = "A and B cannot be compared"
+    else:
+        why = "a limit is not known to hold"
+    return f"baseline '{name}' is left as it was: {why}; to keep B all the same, run profkit diff --keep {name} B alone"
 
 
 def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
@@ -86,13 +106,12 @@ def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
     return every[0], every[1]
 
 
-def _sides(path: Path, rules: Rules, accept_len: float | None) -> list[Side]:
+def _sides(path: Path, recordings: Sequence[Recording], rules: Rules, accept_len: float | None) -> list[Side]:
     sweep = sweep_of(path)
-    found = []
-    for one in recordings_at([path]):
-        context = _context(sweep, Path(one.path))
-        found.append(Side.of(one.name, one.path, attribute(one.trace, rules), context, accept_len))
-    return found
+    return [
+        Side.of(one.name, one.path, attribute(one.trace, rules), _context(sweep, Path(one.path)), accept_len)
+        for one in recordings
+    ]
 
 
 def _sharing_modules(a: list[Side], b: list[Side]) -> tuple[list[Side], list[Side]]:

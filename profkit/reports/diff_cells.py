@@ -96,6 +96,26 @@ def steps_of(pair: PairDiff) -> str:
     return f"{words.counted(a, 'step')} each" if a == b else f"{a} and {words.counted(b, 'step')}"
 
 
+def ranks_of(pair: PairDiff, most: str) -> str:
+    """Whose time is compared: ``slowest rank: 1``, ``slowest ranks: 0 and 1``, with ``most`` as ``slowest``."""
+    a, b = (side.rank for side in pair.sides)
+    return f"{most} rank: {a}" if a == b else f"{most} ranks: {a} and {b}"
+
+
+def kernels_of(pair: PairDiff) -> str:
+    """Whose kernels are compared, where that is not clear from the rest: `` on rank 0``."""
+    ranks = pair.kernel_ranks
+    if ranks is None or ranks == tuple(side.rank for side in pair.sides):
+        return ""
+    return f" on rank {ranks[0]}" if ranks[0] == ranks[1] else f" on rank {ranks[0]} of A and rank {ranks[1]} of B"
+
+
+def waiting(row: KernelChange) -> str:
+    """What of a collective's time is waiting: ``waiting 1.45 µs → 67.7 µs``; empty where that is not known."""
+    known = [NOTHING if ns is None else words.duration(ns) for ns in (row.a_wait_ns, row.b_wait_ns)]
+    return "" if row.a_wait_ns is row.b_wait_ns is None else f"waiting {' → '.join(known)}"
+
+
 def tested(pair: PairDiff) -> bool:
     """Whether changes could be told from noise."""
     return pair.total is not None and pair.total.ci95_ns is not None

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from profkit.analyzers.diff.compare import tokens_of
+from profkit.analyzers.diff.devices import device_of
 from profkit.analyzers.diff.flame import ONLY, DiffFlame, diff_flame
 from profkit.analyzers.diff.result import Diff, PairDiff
 from profkit.analyzers.diff.side import Side
@@ -30,8 +31,20 @@ TARGET = Entry(
     PHASES["verify"].colour, "target", "The target model's forward: verify on one side, decode on the other."
 )
 
+REST = Entry(
+    PHASES["step_other"].colour, "rest", "Accept, KV append and other work of a step: one side has them as one."
+)
+RANK_ROWS = {
+    "wall": "wall time",
+    "compute": "compute",
+    "host": "host gaps",
+    "waiting": "waiting in collectives",
+    "transfer": "transfer in collectives",
+}
+
 TERMS = (
     ("change", "B minus A, per step of the slowest rank, or per accepted token. A token is a step over its tokens."),
+    ("slowest rank", "Of ranks that are equally slow, but for a hair, the one for which the others wait."),
     ("95 %", "The interval that holds the true change in 95 of 100 such recordings, by block bootstrap over steps."),
     ("longer, shorter", "More than noise: among all rows of a table together, the chance of a false alarm is 5 %."),
     ("maybe", "The row's own interval leaves out 0, but among so many rows that may be chance."),
@@ -40,6 +53,7 @@ TERMS = (
     ("new, gone", "Only B, or only A, spends time there."),
     ("faster, slower", "A kernel at the same place of the step takes less, or more, time: more than noise."),
     ("more often, less often", "The number of calls explains the change of their sum, and the time of one does not."),
+    ("waits more, waits less", "More than half of a collective's change is waiting for the last rank."),
     ("replaced", "Another kernel stands at the same place of the step."),
     ("only in A, only in B", "No kernel stands at the same place of the other's step."),
     ("36 × 47.7 µs", "Below the sum of a kernel's durations: how often it runs, and how long one call takes."),
@@ -99,7 +113,8 @@ def render_diff_page(found: Diff, pairs: Sequence[tuple[Side, Side]]) -> str:
         style=Markup(asset("page.css") + asset("waterfall.css") + asset("diff.css")),
         parts=PARTS,
         phases=PHASES,
-        titles=PHASES | {"target": TARGET},
+        titles=PHASES | {"target": TARGET, "rest": REST},
+        rank_rows=RANK_ROWS,
         classes=CLASSES,
         skew=SKEW,
         transfer=TRANSFER,
@@ -153,7 +168,7 @@ def _data(views: Sequence[View], pairs: Sequence[tuple[Side, Side]]) -> Embedded
 
 def _pair_data(view: View, a: Side, b: Side) -> dict[str, Any]:
     """Drawings of a pair, and the sections that have nothing to show of it."""
-    timelines = _aligned(a, b) if view.compared else None
+    timelines = _aligned(a, b, view.pair) if view.compared else None
     filled = {"parts": view.pair.parts, "ranks": view.pair.ranks, "kernels": view.pair.kernels, "timeline": timelines}
     empty = [name for name, content in filled.items() if not (view.compared and content)]
     return {
@@ -182,12 +197,13 @@ def _flame_columns(flame: DiffFlame) -> dict[str, Any]:
     }
 
 
-def _aligned(a: Side, b: Side) -> list[dict[str, Any]] | None:
-    """Both typical steps on one scale, with the slowest ranks' GPU work beginning at the same place."""
+def _aligned(a: Side, b: Side, pair: PairDiff) -> list[dict[str, Any]] | None:
+    """Both typical steps on one scale, with the compared ranks' GPU work beginning at the same place."""
     steps = [typical_step(side.attribution) for side in (a, b)]
     if steps[0] is None or steps[1] is None:
         return None
-    begins = [_begin(step, side) for step, side in zip(steps, (a, b), strict=True) if step is not None]
+    devices = [device_of(side, known.rank or 0) for side, known in zip((a, b), pair.sides, strict=True)]
+    begins = [_begin(step, device) for step, device in zip(steps, devices, strict=True) if step is not None]
     columns = [timeline_columns(step) for step in steps if step is not None]
     for one, begin in zip(columns, begins, strict=True):
         later = max(begins) - begin
@@ -198,7 +214,7 @@ def _aligned(a: Side, b: Side) -> list[dict[str, Any]] | None:
     return [one | {"span": span} for one in columns]
 
 
-def _begin(step: StepTimeline, side: Side) -> int:
-    """When the GPU work of the slowest rank begins; of any rank where that one does not take part."""
-    marks = step.marks.get(side.slowest()) or next(iter(step.marks.values()))
-    return marks[0]
+def _begin(step: StepTimeline, device: int | None) -> int:
+    """When the GPU work of ``device`` begins; of any where that one does not take part."""
+    marks = None if device is None else step.marks.get(device)
+    return (marks or next(iter(step.marks.values())))[0]

@@ -21,6 +21,7 @@ from .diff_cells import (
     change,
     interval,
     part_and_class,
+    ranks_of,
     relative,
     steps_of,
     tested,
@@ -31,6 +32,13 @@ from .diff_cells import (
 from .diff_terminal_kernels import print_kernels
 
 MOST_PARTS = 10
+RANK_COLUMNS = {
+    "wall": "wall time",
+    "compute": "compute",
+    "host": "host gaps",
+    "waiting": "waiting",
+    "transfer": "transfer",
+}
 WIDE = 108
 """From so many characters on there is room for intervals; ``--json`` and the page always have them."""
 
@@ -85,8 +93,11 @@ def _pair(console: Console, pair: PairDiff, common: Sequence[str]) -> None:
         console.print()
         console.print(_parts(pair, pair.total, console.width))
         console.print()
+        if len(pair.ranks) > 1:
+            console.print(_ranks(pair, console.width))
+            console.print()
         if pair.kernels:
-            print_kernels(console, pair.kernels, unit_of(pair))
+            print_kernels(console, pair)
     for judgement in pair.limits:
         _line(console, _judged(judgement))
     console.print()
@@ -99,12 +110,12 @@ def _reasons(console: Console, pairs: Sequence[PairDiff], reasons: Sequence[str]
 
 
 def _headline(pair: PairDiff) -> str:
-    a, b = pair.sides
+    if pair.total is None:
+        return steps_of(pair)
+    untested = "" if tested(pair) else " · not tested against noise"
     if pair.window == "recording":
-        return f"whole recordings · the longest ranks: {a.rank} and {b.rank} · not tested against noise"
-    slowest = f"slowest rank: {a.rank}" if a.rank == b.rank else f"slowest ranks: {a.rank} and {b.rank}"
-    untested = "" if tested(pair) or pair.total is None else " · not tested against noise"
-    return f"{steps_of(pair)} · per {unit_of(pair)} · {slowest}{untested}"
+        return f"whole recordings · {ranks_of(pair, 'longest')}{untested}"
+    return f"{steps_of(pair)} · per {unit_of(pair)} · {ranks_of(pair, 'slowest')}{untested}"
 
 
 def _table(title: str | None, columns: Sequence[str], left: int) -> Table:
@@ -141,6 +152,23 @@ def _parts(pair: PairDiff, total: Change, width: int) -> Table:
         add("", f"{len(rest)} more", "", duration(sums[0]), duration(sums[1]), signed(sums[2]), "", "", "")
     add("bold", "total", "", *_figures(total))
     return table
+
+
+def _ranks(pair: PairDiff, width: int) -> Table:
+    """A row for each rank that both have: changes, or that they are no more than noise."""
+    first = pair.ranks[0]
+    columns = [name for name in RANK_COLUMNS if getattr(first, name) is not None]
+    table = _table(f"Ranks, change per {unit_of(pair)}", ["rank", *(RANK_COLUMNS[name] for name in columns)], left=1)
+    if width < WIDE:
+        table.padding = (0, 1, 0, 0)
+    for row in pair.ranks:
+        changes: list[Change] = [getattr(row, name) for name in columns]
+        table.add_row(str(row.rank), *map(_rank_cell, changes))
+    return table
+
+
+def _rank_cell(row: Change) -> str:
+    return change(row) if row.ci95_ns is None or row.significant else "noise"
 
 
 def _short(text: str) -> str:

@@ -8,27 +8,30 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from profkit.analyzers.diff.result import KernelChange
+from profkit.analyzers.diff.result import KernelChange, PairDiff
 from profkit.analyzers.words import duration
 from profkit.traces import printable
 
-from .diff_cells import calls, change, relative, state
+from .diff_cells import calls, change, kernels_of, relative, state, unit_of, waiting
 
 MOST = 6
+WAITS = ("waits more", "waits less")
 
 
-def print_kernels(console: Console, kernels: Sequence[KernelChange], unit: str) -> None:
+def print_kernels(console: Console, pair: PairDiff) -> None:
     """The largest changes of kernels that are no noise, and how many groups of kernels there are of each state."""
-    changed = [row for row in kernels if row.state != "same" and (row.significant or row.ci95_ns is None)][:MOST]
+    changed = [row for row in pair.kernels if row.state != "same" and (row.significant or row.ci95_ns is None)][:MOST]
     if changed:
-        console.print(f"[bold]Kernels[/bold], time per {unit} (with waiting in collectives), calls × time of one")
+        what = f"time per {unit_of(pair)} (with waiting in collectives), calls × time of one"
+        console.print(f"[bold]Kernels[/bold]{kernels_of(pair)}, {what}")
         heads, *lines = _figures(console, changed)
         console.print(heads, markup=False)
         for row, line in zip(changed, lines, strict=True):
-            title = f"{state(row)} · {row.phase} · {_name(row)}"
+            waits = [waiting(row)] if row.state in WAITS else []
+            title = " · ".join([state(row), row.phase, *waits, _name(row)])
             console.print(printable(title), markup=False, style="bold", no_wrap=True, overflow="ellipsis")
             console.print(line, markup=False)
-    console.print(f"Groups of kernels: {_counted(kernels)}", markup=False)
+    console.print(f"Groups of kernels: {_counted(pair.kernels)}", markup=False)
 
 
 def _figures(console: Console, rows: Sequence[KernelChange]) -> list[str]:

@@ -22,6 +22,7 @@ class Served:
     gemm: int = 30_000
     speed: float = 1.0
     attention: str = "attention"
+    transfer: int = 12_000
     inserted: tuple[str, int] | None = None
     blocks: bool = False
     eager: bool = False
@@ -56,7 +57,7 @@ def served(rank: Rank, plan: Served, steps: int) -> Meeting:
 
 
 def _layer(plan: Served) -> Sequence[tuple[str, float]]:
-    names = ("norm_kernel", 8_000), ("gemm", plan.gemm), (plan.attention, 20_000), ("all_reduce", 12_000)
+    names = ("norm_kernel", 8_000), ("gemm", plan.gemm), (plan.attention, 20_000), ("all_reduce", plan.transfer)
     return [(name, length * (plan.speed if name != "all_reduce" else 1)) for name, length in names]
 
 

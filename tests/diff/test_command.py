@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from profkit.analyzers import Rules, attribute
+from profkit.analyzers.attribution import Attribution
 from profkit.cli import main
-from profkit.traces import Sweep, SweepRun, Trace, save_bundle, save_sweep
+from profkit.traces import Sweep, SweepRun, Trace, load_sweep, save_bundle, save_sweep
 
 from .pairs import Served, at_concurrency, trace_of
 
@@ -160,7 +162,7 @@ def test_a_side_without_a_record(workspace: Path, capsys: pytest.CaptureFixture[
     assert main(["diff", DFLASH, "traces/fast", "--json"]) == 0
     reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
     assert [reason for reason in reasons if "not recorded" in reason] == [
-        "not recorded: attention backend, prompt length and accept length of B"
+        "not recorded: GPU, driver, versions, attention backend, prompt length and accept length of B"
     ]
 
 
@@ -168,7 +170,8 @@ def test_a_record_that_names_a_few_settings(capsys: pytest.CaptureFixture[str]) 
     """Of an imported recording, a setting that is not named is not known; it is no difference."""
     assert main(["diff", str(ROOT / "traces/tp1-dflash/c1"), str(ROOT / "traces/tp1-dflash-torch"), "--json"]) == 0
     reasons = json.loads(capsys.readouterr().out)["comparable"]["reasons"]
-    assert "not recorded: attention backend and prompt length of B" in reasons
+    (missing,) = [reason for reason in reasons if "not recorded" in reason]
+    assert missing.endswith("versions, attention backend and prompt length of B")
     assert not [reason for reason in reasons if "not set" in reason or "engine" in reason or "torch:" in reason]
 
 
@@ -206,6 +209,42 @@ def test_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in (workspace / "baselines").iterdir()] == ["main"]
 
 
+@pytest.mark.parametrize(
+    ("b", "options", "status", "why"),
+    [
+        ("slow", ["--fail-on", "verify>5%"], 1, "a limit is exceeded"),
+        ("alike", ["--fail-on", "prefill>5%"], 3, "a limit is not known to hold"),
+        ("alike", ["--per", "token"], 3, "A and B cannot be compared"),
+    ],
+)
+def test_a_baseline_that_is_not_moved_on(
+    workspace: Path, b: str, options: list[str], status: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", "--keep", "main", "traces/fast"]) == 0
+    capsys.readouterr()
+    assert main(["diff", "--baseline", "main", f"traces/{b}", *options, "--keep", "main"]) == status
+    assert capsys.readouterr().err == (
+        f"baseline 'main' is left as it was: {why}; to keep B all the same, run profkit diff --keep main B alone\n"
+    )
+    assert main(["diff", "--baseline", "main", "traces/fast"]) == 0
+    assert "same recording" in output(capsys)
+
+
+def test_one_recording_of_a_sweep_is_kept_with_its_record(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So that later comparisons know its backend, prompt length and accept length."""
+    known = {"settings": {"attention_backend": "triton", "prompt_len": 128}}
+    made = sweep(workspace / "traces" / "s", {n: trace_of(Served(seed=n, layers=2), 8, 1) for n in (1, 32)}, **known)
+    later = sweep(workspace / "traces" / "t", {1: trace_of(Served(seed=3, layers=2), 8, 1)}, **known)
+    assert main(["diff", "--keep", "one", str(made / "c32")]) == 0
+    kept = load_sweep(workspace / "baselines" / "one")
+    assert [run.trace for run in kept.runs] == ["c32"] and kept.settings == known["settings"]
+    capsys.readouterr()
+    assert main(["diff", "--baseline", "one", str(made / "c32")]) == 0
+    assert "same recording" in output(capsys)
+    assert main(["diff", "--baseline", "one", str(later / "c1"), "--per", "token", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["comparable"]["reasons"] == []
+
+
 def test_sweep_as_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A table of all concurrencies; a sweep is kept with its record."""
     made = {n: trace_of(Served(seed=n, layers=2, batch=n), 8, 1) for n in (1, 32, 128)}
@@ -224,6 +263,23 @@ def test_sweep_as_baseline(workspace: Path, capsys: pytest.CaptureFixture[str]) 
     assert [pair["sides"][0]["concurrency"] for pair in found["pairs"]] == [1, 32]
     assert [pair["limits"][0]["status"] for pair in found["pairs"]] == ["exceeded", "exceeded"]
     assert found["unpaired"] == ["nightly/c128"]
+
+
+def test_recordings_without_a_partner_are_not_attributed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {n: trace_of(Served(seed=n, layers=1), 6, 1) for n in (1, 32, 128)}
+    a, b = sweep(workspace / "a", made), sweep(workspace / "b", {32: trace_of(Served(seed=2, layers=1), 6, 1)})
+    attributed: list[Trace] = []
+
+    def counted(trace: Trace, rules: Rules) -> Attribution:
+        attributed.append(trace)
+        return attribute(trace, rules)
+
+    monkeypatch.setattr("profkit.cli.diff.attribute", counted)
+    assert main(["diff", str(a), str(b), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(attributed) == 2 and found["unpaired"] == ["a/c1", "a/c128"] and len(found["pairs"]) == 1
 
 
 def test_hostile_names_are_shown_as_they_are(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_versions_are_compared_like_with_like(a: Trace, b: Trace) -> None:
     first = replace(a, source=Source("nsys", driver="580.159.04")).with_run(replace(a.run, engine="sglang 0.5.17"))
     second = replace(b, source=Source("nsys", driver="CUDA 13.0")).with_run(replace(b.run, engine="SGLang 0.5.17"))
     of_a = Context(versions={"torch": "2.11.0+cu130", "cuda": "13.0", "driver": "580.159.04", "triton": "3.6"})
-    assert reasons(first, second, of_a, Context(versions={"torch": "2.11.0"})) == ()
+    assert reasons(first, second, of_a, Context(versions={"torch": "2.11.0", "triton": "3.6"})) == ()
     found = reasons(first, second, replace(of_a, versions={"cuda": "12.8"}), Context(versions={"driver": "570.1"}))
     assert found == ("driver: 580.159.04 in A, 570.1 in B", "CUDA version: 12.8 in A, 13.0 in B")
     assert reasons(a, b, Context(versions={"torch": "2.11.0+cu130"}), Context(versions={"torch": "2.12.0"})) == (
@@ -102,6 +102,43 @@ def test_what_one_side_does_not_say(a: Trace, b: Trace) -> None:
         "not recorded: attention backend of B",
     )
     assert "page_size: 1 in A, not set in B" in reasons(a, b, known, Context({"prompt_len": "128"}))
+
+
+def test_what_the_recording_of_one_side_does_not_say(a: Trace, b: Trace) -> None:
+    """GPU, driver and versions: a driver's version stands for CUDA's, as recorders give one or the other."""
+    unnamed = replace(b, devices=tuple(replace(device, name="") for device in b.devices))
+    versions = {"torch": "2.11", "triton": "3.6", "driver": "580.1"}
+    assert reasons(a, unnamed, Context(versions=versions)) == ("not recorded: GPU, driver and versions of B",)
+    assert reasons(a, b, Context(versions=versions), Context(versions={"torch": "2.11", "cuda": "13.0"})) == (
+        "not recorded: version of triton of B",
+    )
+    many = {"torch": "2.11", "x": "1", "y": "1", "z": "1"}
+    assert reasons(a, b, Context(versions=many), Context(versions={"torch": "2.11"})) == (
+        "not recorded: 3 versions of B",
+    )
+
+
+def test_two_different_ranks(a: Trace) -> None:
+    """A recording of one rank is not the same work as one of another."""
+    first, other = (replace(trace_of(Served(seed=n, layers=2), 8, ranks=1)) for n in (1, 2))
+    other = replace(other, processes=tuple(replace(process, rank=3) for process in other.processes))
+    first = replace(first, processes=tuple(replace(process, rank=0) for process in first.processes))
+    assert reasons(first, other) == ("A holds rank 0, B rank 3: no rank is in both",)
+    assert not any("no rank" in reason for reason in reasons(a, first))
+
+
+@pytest.mark.parametrize("lengths", [(3.5, None), (None, 3.5), (None, None), (3.5, 3.5)])
+def test_the_same_recording_is_recognised_with_one_accept_length(
+    a: Trace, lengths: tuple[float | None, float | None]
+) -> None:
+    sides = [side_of(at_concurrency(a, 1, length)) for length in lengths]
+    assert comparability(*sides, "step").status == "same"
+    assert comparability(*sides, "token").status == ("no" if None in lengths else "same")
+
+
+def test_one_step_is_one_step(a: Trace) -> None:
+    short = at_concurrency(trace_of(Served(seed=3, layers=2), 1), 1, 3.5, "NVIDIA H200")
+    assert "only 1 step in A: noise is unknown, so no change is called significant" in reasons(short, a)
 
 
 def test_batch_ranks_graphs_and_kind(a: Trace) -> None:
@@ -170,7 +207,7 @@ def test_lost_steps(a: Trace) -> None:
 
 
 def test_tokens_unknown(a: Trace) -> None:
-    unknown = at_concurrency(trace_of(Served(seed=3, layers=2), 8), 1)
+    unknown = at_concurrency(trace_of(Served(seed=3, layers=2), 8), 1, gpu="NVIDIA H200")
     found = comparability(side_of(a), side_of(unknown), "token")
     assert found.status == "no" and "--accept-len" in found.reasons[0]
     given = Side.of("x", "x", attribute(unknown), Context(), accept_len=3.5)

@@ -77,8 +77,22 @@ def test_the_same_recording_twice(per: str) -> None:
     assert pair.comparable.reasons == ("A and B are the same recording",)
     assert pair.total is not None and pair.total.delta_ns == 0
     assert pair.parts and not any(row.delta_ns or row.significant for row in pair.parts)
+    assert {row.ci95_ns for row in (*pair.parts, pair.total)} == {(0, 0)}
     assert (pair.kernels, pair.stories, pair.ranks) == ((), (), ())
     assert pair.summary == "A and B are the same recording, so nothing changed."
+
+
+@pytest.mark.parametrize("length", [2.1, 3.0, 3.46, 3.51])
+def test_intervals_per_token_are_those_of_steps(length: float) -> None:
+    """Also of what is constant over steps, such as gaps between the kernels of a graph."""
+    a, b = (at_concurrency(trace_of(Served(seed=n, layers=5 + n)), 1, length) for n in (1, 2))
+    step, token = compared(a, b), compared(a, b, "token")
+    of_step = {(row.phase, row.part, row.kernel_class): row for row in step.parts}
+    for row in token.parts:
+        same = of_step[row.phase, row.part, row.kernel_class]
+        assert row.ci95_ns is not None and same.ci95_ns is not None
+        assert row.ci95_ns == pytest.approx([end / length for end in same.ci95_ns], abs=2)
+        assert row.significant == same.significant or abs(row.delta_ns) < 10
 
 
 def test_one_recording_with_two_accept_lengths_is_not_the_same_twice() -> None:

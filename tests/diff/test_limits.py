@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profkit.analyzers.diff import diff, parse_limit
 from profkit.analyzers.diff.limits import Limit
 from profkit.traces import Trace, UsageError
+from tests.analyzers.engine import run
 
-from .pairs import Served, side_of, trace_of
+from .pairs import Served, served, side_of, trace_of
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,31 @@ def test_limits(text: str, limit: Limit) -> None:
 def test_what_is_no_limit(text: str) -> None:
     with pytest.raises(UsageError, match="--fail-on"):
         parse_limit(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gap_host:gemm",
+        "draft:verify",
+        "moe:gemm",
+        "total:total",
+        "total:verify",
+        "collective:gemm",
+        "copy:moe",
+        "draft:rest",
+    ],
+)
+def test_what_no_time_can_be(name: str) -> None:
+    """Never exceeded: a typing error that a pipeline would pass for ever."""
+    first, second = name.split(":")
+    with pytest.raises(UsageError, match=f"no time can be of {first} and {second} at once; give total, or one phase"):
+        parse_limit(f"{name}>5%")
+
+
+@pytest.mark.parametrize("name", ["verify:compute:moe", "collective:collective", "copy", "target:verify"])
+def test_what_a_time_can_be(name: str) -> None:
+    assert parse_limit(f"{name}>5%").words == tuple(name.split(":"))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +91,7 @@ def test_judgements(slower: tuple[Trace, Trace], text: str, status: str | None) 
 
 
 @pytest.mark.parametrize(
-    "text", ["prefill>1%", "moe>5us", "draft:attention>1%", "verify:draft>1%", "prefill:gap_sync>1us"]
+    "text", ["prefill>1%", "moe>5us", "draft:attention>1%", "decode>1%", "rest:rope>1%", "prefill:gap_sync>1us"]
 )
 def test_a_limit_on_what_neither_has_is_unknown(slower: tuple[Trace, Trace], text: str) -> None:
     """Held would be a false comfort; a gap that neither has is a gap of 0 ns, as above."""
@@ -90,6 +118,37 @@ def test_the_target_where_one_side_drafts() -> None:
     assert found[0].change == found[1].change == found[2].change and found[0].change.a_ns > 200_000
     assert found[0].note is None and found[3].note is None
     assert "'verify' is 'target' here" in (found[1].note or "") and "'decode' is 'target'" in (found[2].note or "")
+
+
+@pytest.mark.parametrize("seed", [2, 3, 6, 7])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_limits_look_at_all_ranks_that_are_equally_slow(seed: int, ranks: int) -> None:
+    """The last rank's kernels take a fifth longer, and the others wait: which of them is slower by a hair is chance."""
+    a, b = trace_of(Served(seed=1), ranks=ranks), trace_of(Served(seed=seed), ranks=ranks, slow_rank=1.2)
+    limits = [parse_limit(f"{name}>5%") for name in ("verify:compute", "gemm", "collective", "draft:collective")]
+    compute, gemm, collective, draft = diff([side_of(a)], [side_of(b)], limits=limits).limits
+    assert (compute.status, gemm.status, collective.status) == ("exceeded",) * 3
+    assert compute.note is None and collective.note is not None
+    assert collective.note.endswith(f", which is as slow as rank {ranks - 1}")
+    assert draft.status == "unknown"
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_what_only_one_rank_does_is_judged_on_it(samples: int) -> None:
+    """The other rank has no such time, but the pair has: that is known."""
+    plans = [Served(seed=1, inserted=("rope_kernel", 9_000) if rank == samples else None) for rank in range(2)]
+    later = [replace(plan, seed=2) for plan in plans]
+    slow = [replace(plan, inserted=(plan.inserted[0], 15_000)) if plan.inserted else plan for plan in later]
+    a, b, c = (side_of(run(*each, steps=12, programme=served)) for each in (plans, later, slow))
+    limits = [parse_limit("rope>20%")]
+    assert [diff([a], [side], limits=limits).limits[0].status for side in (b, c)] == ["held", "exceeded"]
+
+
+def test_a_late_host_is_seen_by_a_limit_whichever_rank_is_slowest() -> None:
+    a, b = ([Served(seed=n, eager=late and n == 2) for late in (False, True)] for n in (1, 2))
+    sides = [side_of(run(*plans, steps=12, programme=served)) for plans in (a, b)]
+    (host,) = diff(sides[:1], sides[1:], limits=[parse_limit("gap_host>20us")]).limits
+    assert host.status == "exceeded"
 
 
 def test_a_limit_that_too_few_steps_pass() -> None:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from profkit.analyzers.diff.grid import confirmed
-from profkit.analyzers.diff.noise import LEVEL, MIN_STEPS, Noise, change_of_means, holm
+from profkit.analyzers.diff.noise import LEVEL, MIN_STEPS, Noise, agree, change_of_means, holm
 from profkit.analyzers.diff.student import FREEDOM, REACH_95, reach_95, two_sided
 from profkit.analyzers.words import interval
 from profkit.traces import F64
@@ -97,6 +99,47 @@ def test_a_change_well_above_the_noise_is_found() -> None:
         found.append(significant[7])
         others.append(np.delete(significant, 7).any())
     assert np.mean(found) >= 0.9 and np.mean(others) <= 0.1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1, 600), st.floats(1, 600), st.integers(8, 40), st.integers(0, 10**8), st.integers(0, 10**8))
+def test_a_constant_time_per_token_is_certain(first: float, second: float, steps: int, a: int, b: int) -> None:
+    """Whatever the accept length: rounding fractions is no noise."""
+    tokens = first, second
+    noise = change_of_means(np.full((steps, 1), float(a)), np.full((steps, 1), float(b)), tokens)
+    assert noise.high[0] - noise.low[0] <= 4
+    assert noise.low[0] <= b / second - a / first <= noise.high[0]
+    if abs(b / second - a / first) > 4:
+        assert noise.significant()[0]
+
+
+@pytest.mark.parametrize("tokens", [2.1, 3.46, 3.51, 7.0, 110.4])
+@pytest.mark.parametrize("steps", [8, 12, 19, 20])
+def test_a_time_that_is_constant_but_for_rounding(tokens: float, steps: int) -> None:
+    """Fractions whose mean is none of them to the last bit."""
+    for value in (500.0, 1_000.0, 3_000.0, 4_321.0, 23_000.0):
+        noise = change_of_means(np.full((steps, 1), value), np.full((steps, 1), value * 1.5 / tokens))
+        assert noise.high[0] - noise.low[0] <= 4 and noise.significant()[0]
+
+
+def test_noise_per_token_is_that_of_steps_over_tokens() -> None:
+    source = np.random.default_rng(8)
+    a, b = (1e5 + 1e3 * independent(source, 12, 3) for _ in range(2))
+    step, token = change_of_means(a, b), change_of_means(a, b, (4.0, 4.0))
+    assert np.allclose(step.low / 4, token.low) and np.allclose(step.high / 4, token.high)
+    assert np.allclose(step.p, token.p)
+
+
+@pytest.mark.parametrize(
+    ("hair", "jitter", "expected"), [(0, 0, True), (40, 500, True), (4_000, 500, False), (2_000, 0, False)]
+)
+def test_ranks_that_are_equally_slow(hair: int, jitter: int, expected: bool) -> None:
+    """Their own steps are compared one by one: what makes a step of both longer is no noise between them."""
+    source = np.random.default_rng(9)
+    shared = source.integers(400_000, 900_000, 12)
+    other = shared + hair + source.integers(-jitter, jitter + 1, 12)
+    assert agree(shared, other) is expected
+    assert not agree(shared[:2], other[:2])
 
 
 def test_nothing_is_known_of_a_few_steps() -> None:

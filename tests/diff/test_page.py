@@ -9,14 +9,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as with_fields
 
 from profkit.analyzers.diff import diff, pair_up, parse_limit
+from profkit.analyzers.diff.devices import one_rank
 from profkit.analyzers.diff.flame import diff_flame
 from profkit.analyzers.flame import gpu_flame
 from profkit.cli import main
@@ -63,7 +66,7 @@ def test_flames_keep_each_sides_times() -> None:
     flame = diff_flame(a, b, (1.0, 2.0))
     flame.check()
     for side, times, counts, each in ((a, flame.a_ns, flame.a_count, 1), (b, flame.b_ns, flame.b_count, 2)):
-        own = gpu_flame(side.attribution, b.slowest())
+        own = gpu_flame(side.attribution, one_rank(a, b)[1])
         assert times[0] == pytest.approx(own.total_ns[0] / 8 / each)
         assert counts[0] == pytest.approx(own.count[0] / 8 / each)
     rope = [flame.strings[n] for n in flame.label.tolist()].index("rope_kernel")
@@ -95,6 +98,25 @@ def test_waterfall_ends_at_b() -> None:
     assert (last.begin_ns, last.end_ns) == (0, pair.total.b_ns) and changes[-1].end_ns == pair.total.b_ns
     assert longest((first, *changes, last)) >= max(pair.total.a_ns, pair.total.b_ns)
     assert any(bar.pale for bar in changes) and not changes[0].pale
+
+
+def test_ranks_show_what_each_computes_and_waits_for() -> None:
+    """Also what of a collective's time is waiting, and whose kernels are shown."""
+    text = page([trace_of(FAST, 8)], [trace_of(replace(FAST, seed=2), 8, slow_rank=1.3)])
+    table = text.split('<section id="ranks">')[1].split("</section>")[0]
+    shown = re.findall(r'<td class="word">(?!rank )(?!<)([a-z ]+)</td>', table)
+    assert shown == 2 * [
+        "wall time", "compute", "host gaps", "waiting in collectives", "transfer in collectives",
+    ]  # fmt: skip
+    kernels = text.split('<section id="kernels">')[1].split("</section>")[0]
+    assert len(re.findall(r'<span class="wait">waiting [\d.]+\xa0[nmµ]?s</span>', kernels)) == 2
+
+
+def test_the_rest_of_a_step_has_a_title() -> None:
+    sides = [side_of(trace_of(replace(FAST, seed=n), 8)) for n in (1, 2)]
+    sides[1] = replace(sides[1], cycle=with_fields(sides[1].cycle, phases_inferred=True))
+    text = render_diff_page(diff(sides[:1], sides[1:]), [(sides[0], sides[1])])
+    assert re.search(r'<td data-value="rest"><span class="word">.*?</span>rest</span>', text)
 
 
 def test_waterfall_of_plain_and_speculative() -> None:

@@ -190,3 +190,34 @@ def test_recordings_without_a_partner_are_one_sentence() -> None:
 def test_untested_rows_are_not_dimmed_as_noise() -> None:
     assert not cells.tested(compared(trace_of(FAST, 3), trace_of(SLOW, 3)))
     assert cells.tested(compared(trace_of(FAST, 8), trace_of(SLOW, 8)))
+
+
+def test_ranks_have_a_row_each() -> None:
+    """What each rank computes, and waits for its host and for others; noise is said to be noise."""
+    slow = replace(FAST, seed=2)
+    text = render_diff(whole_diff([trace_of(FAST, 8)], [trace_of(slow, 8, slow_rank=1.3)]), 80)
+    heads, first, second = text.split("Ranks, change per step")[1].split("\n")[1:4]
+    assert heads.split() == ["rank", "wall", "time", "compute", "host", "gaps", "waiting", "transfer"]
+    assert re.match(r"0 +\+\S+ µs +noise +noise +\+\S+ µs", first) and re.match(r"1 +\+\S+ µs +\+\S+ µs", second)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "Ranks" not in render_diff(whole_diff([trace_of(FAST, 8, 1)], [trace_of(SLOW, 8, 1)]), 80)
+
+
+def test_what_of_a_collective_is_waiting() -> None:
+    a, b = (trace_of(Served(seed=n), 12, slow_rank=1.0 if n == 1 else 1.2) for n in (1, 3))
+    text = render_diff(whole_diff([a], [b]), 100)
+    assert re.search(r"waits less · verify · waiting \S+ [µn]s → \S+ [µn]s · nccl", text)
+
+
+def test_ranks_of_what_is_not_compared_are_not_named() -> None:
+    text = render_diff(whole_diff([trace_of(FAST, 8)], [without_steps(10)]), 100)
+    assert "None" not in text and "rank" not in text
+    assert "the longest" not in render_diff(whole_diff([without_steps(10)], [without_steps(12)]), 100)
+    assert "longest rank: 0 ·" in render_diff(whole_diff([without_steps(10)], [without_steps(12)]), 100)
+
+
+def test_one_token_is_one_token() -> None:
+    pairs = [at_concurrency(trace_of(replace(FAST, seed=n), 8), 1, length) for n, length in ((1, 2.0), (2, 1.0))]
+    assert "as steps yield 1 token, not 2." in whole_diff(pairs[:1], pairs[1:]).summary
+    plain = [trace_of(replace(PLAIN, seed=n), 8) for n in (1, 2)]
+    assert "steps yield 1 token (accept length 1)" in whole_diff(plain[:1], plain[1:], "token").summary

@@ -2,7 +2,7 @@
 
 from .compare import diff
 from .limits import Limit, parse_limit
-from .pairing import pair_up
+from .pairing import pair_recordings, pair_up
 from .result import Change, Comparable, Diff, Judgement, KernelChange, PairDiff, PartChange, Per
 from .side import Context, Side
 
@@ -19,6 +19,7 @@ __all__ = [
     "Per",
     "Side",
     "diff",
+    "pair_recordings",
     "pair_up",
     "parse_limit",
 ]

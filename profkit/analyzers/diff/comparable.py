@@ -9,7 +9,7 @@ import numpy as np
 
 from profkit.analyzers.cycle import device_steps
 from profkit.analyzers.ranks import lost_steps
-from profkit.analyzers.words import listed, share, tokens
+from profkit.analyzers.words import counted, listed, share, tokens
 from profkit.traces import Trace
 
 from .noise import MIN_STEPS
@@ -24,6 +24,7 @@ SLOWED = 1.1
 measured without it also hold: the prefill of requests that take the place of finished ones."""
 
 MOST_SETTINGS = 4
+MOST_VERSIONS = 2
 SAME = "A and B are the same recording"
 BESIDE = {"attention_backend": "attention backend", "prompt_len": "prompt length"}
 """Settings that shape a step as much as the rest but are often not recorded, and their names."""
@@ -40,16 +41,19 @@ def comparability(a: Side, b: Side, per: Per) -> Comparable:
     forbidding = tuple(_forbidden(a, b, per))
     if forbidding:
         return Comparable("no", forbidding)
-    if _essence(a) == _essence(b):
+    if _same(a, b, per):
         return Comparable("same", (SAME,), identical=True)
     reasons = (*_run_differs(a, b), *_tokens_differ(a, b, per), *_not_recorded(a, b), *_recording_differs(a, b))
     reasons += tuple(text for letter, side in (("A", a), ("B", b)) for text in _doubts(letter, side))
     return Comparable("warn" if reasons else "ok", reasons)
 
 
-def _essence(side: Side) -> tuple[str, int, float | None]:
-    """What is equal in one recording compared with itself: its activities, and what is made of them."""
-    return fingerprint(side.attribution.trace), side.steps, side.tokens
+def _same(a: Side, b: Side, per: Per) -> bool:
+    """Whether these are one recording, cut into the same steps; with two accept lengths, they are two of its tokens."""
+    first, second = (side.attribution.trace for side in (a, b))
+    if (len(first.ops), a.steps) != (len(second.ops), b.steps) or fingerprint(first) != fingerprint(second):
+        return False
+    return a.tokens == b.tokens or (per == "step" and None in (a.tokens, b.tokens))
 
 
 def fingerprint(trace: Trace) -> str:
@@ -85,13 +89,16 @@ def _run_differs(a: Side, b: Side) -> Iterator[str]:
     """What is known of the two runs and not the same."""
     yield from _unlike("GPU", _gpus(a), _gpus(b))
     yield from _unlike("number of ranks", len(a.devices()), len(b.devices()))
+    ranks = [sorted(side.ranks[device] for device in side.devices()) for side in (a, b)]
+    if not set(ranks[0]) & set(ranks[1]):
+        yield f"A holds {_ranks(ranks[0])}, B {_ranks(ranks[1])}: no rank is in both"
     for name in ("driver", "CUDA version"):
         yield from _unlike(name, _drivers(a).get(name), _drivers(b).get(name))
     if a.run.engine.casefold() != b.run.engine.casefold():
         yield from _unlike("engine", a.run.engine, b.run.engine)
     yield from _unlike("graph mode", _graph_mode(a), _graph_mode(b))
     yield from _unlike("batch size", a.cycle.batch_size, b.cycle.batch_size)
-    for name in sorted(set(a.context.versions) & set(b.context.versions) - {"driver", "cuda", "nsys"}):
+    for name in sorted(_packages(a) & _packages(b)):
         # torch 2.11.0+cu130 is 2.11.0, built for another CUDA.
         first, second = (side.context.versions[name].partition("+")[0] for side in (a, b))
         yield from _unlike(f"version of {name}", first, second)
@@ -99,6 +106,15 @@ def _run_differs(a: Side, b: Side) -> Iterator[str]:
     yield from settings[:MOST_SETTINGS]
     if len(settings) > MOST_SETTINGS:
         yield f"{len(settings) - MOST_SETTINGS} more settings differ"
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'' if len(numbers) == 1 else 's'} {listed([str(number) for number in numbers])}"
+
+
+def _packages(side: Side) -> set[str]:
+    """Packages whose version is known."""
+    return set(side.context.versions) - {"driver", "cuda", "nsys"}
 
 
 def _unlike(what: str, a: object, b: object) -> Iterator[str]:
@@ -148,15 +164,31 @@ def _tokens_differ(a: Side, b: Side, per: Per) -> Iterator[str]:
 def _not_recorded(a: Side, b: Side) -> Iterator[str]:
     """One line on everything that is known of one side only."""
     missing: dict[str, list[str]] = {"A": [], "B": []}
-    for name, title in BESIDE.items():
-        known = name in a.context.settings, name in b.context.settings
-        if known[0] != known[1]:
-            missing["B" if known[0] else "A"].append(title)
-    if a.steps and (a.cycle.accept_len is None) != (b.cycle.accept_len is None):
-        missing["B" if a.cycle.accept_len is not None else "A"].append("accept length")
+    known = [dict(_known(side, other)) for side, other in ((a, b), (b, a))]
+    for title in dict.fromkeys((*known[0], *known[1])):
+        first, second = (one.get(title, False) for one in known)
+        if first != second:
+            missing["B" if first else "A"].append(title)
     texts = [f"{listed(titles)} of {letter}" for letter, titles in missing.items() if titles]
     if texts:
         yield f"not recorded: {'; '.join(texts)}"
+
+
+def _known(side: Side, other: Side) -> Iterator[tuple[str, bool]]:
+    """What is compared, and whether it is known of ``side``."""
+    yield "GPU", bool(_gpus(side))
+    # One of the two is enough: recorders give one or the other.
+    yield "driver", bool(_drivers(side).get("driver") or _drivers(side).get("CUDA version"))
+    alone = sorted(_packages(side) - _packages(other)) if _packages(other) else []
+    yield "versions", bool(_packages(side))
+    if len(alone) > MOST_VERSIONS:
+        yield f"{len(alone)} versions", True
+    else:
+        yield from ((f"version of {name}", True) for name in alone)
+    for name, title in BESIDE.items():
+        yield title, name in side.context.settings
+    if side.steps:
+        yield "accept length", side.cycle.accept_len is not None
 
 
 def _recording_differs(a: Side, b: Side) -> Iterator[str]:
@@ -172,7 +204,7 @@ def _recording_differs(a: Side, b: Side) -> Iterator[str]:
 
 def _doubts(letter: str, side: Side) -> Iterator[str]:
     if 0 < side.steps < MIN_STEPS:
-        yield f"only {side.steps} steps in {letter}: noise is unknown, so no change is called significant"
+        yield f"only {counted(side.steps, 'step')} in {letter}: noise is unknown, so no change is called significant"
     if side.cycle.phases_inferred:
         yield f"phases of {letter} are inferred"
     sizes = side.attribution.plan.steps.batch_size

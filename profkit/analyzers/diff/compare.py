@@ -8,11 +8,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from .comparable import SAME, comparability
-from .grid import Grid
+from .devices import compared_devices, one_rank
+from .grid import Grid, grids_of_tied
 from .kernels import kernel_changes
 from .limits import Limit, judge
 from .pairing import pair_up
 from .parts import part_changes
+from .rank_table import rank_changes
 from .result import (
     Change,
     Comparable,
@@ -28,9 +30,11 @@ from .result import (
 )
 from .sentence import summary, whole_summary
 from .side import Side
-from .stories import rank_changes, story_changes
+from .stories import story_changes
 
 SCHEMA = "profkit.diff/1"
+NONE = (0, 0)
+"""The interval of what cannot change."""
 
 
 def diff(a: Sequence[Side], b: Sequence[Side], per: Per = "step", limits: Sequence[Limit] = ()) -> Diff:
@@ -41,11 +45,11 @@ def diff(a: Sequence[Side], b: Sequence[Side], per: Per = "step", limits: Sequen
     pairs, unpaired = pair_up(a, b)
     verdicts = [comparability(first, second, per) for first, second in pairs]
     grids = [
-        Grid.of(first, second, tokens_of(first, second, per))
+        grids_of_tied(first, second, tokens_of(first, second, per))
         for (first, second), verdict in zip(pairs, verdicts, strict=True)
         if verdict.status != "no"
     ]
-    judged = iter(zip(grids, judge(limits, grids), strict=True))
+    judged = iter(zip((tied[0] for tied in grids), judge(limits, grids), strict=True))
     compared = tuple(
         _abstained(*pair, per, verdict) if verdict.status == "no" else _compared(*pair, per, verdict, *next(judged))
         for pair, verdict in zip(pairs, verdicts, strict=True)
@@ -78,12 +82,15 @@ def _abstained(a: Side, b: Side, per: Per, verdict: Comparable) -> PairDiff:
 def _compared(a: Side, b: Side, per: Per, verdict: Comparable, grid: Grid, limits: tuple[Judgement, ...]) -> PairDiff:
     total, parts = part_changes(grid)
     if verdict.identical:
-        held = tuple(replace(limit, status="held", note=None) for limit in limits)
-        return _pair(a, b, per, verdict, f"{SAME}, so nothing changed.", total=total, parts=parts, limits=held)
+        held = tuple(
+            replace(limit, status="held", note=None, change=replace(limit.change, ci95_ns=NONE)) for limit in limits
+        )
+        same, cells = replace(total, ci95_ns=NONE), tuple(replace(row, ci95_ns=NONE) for row in parts)
+        return _pair(a, b, per, verdict, f"{SAME}, so nothing changed.", total=same, parts=cells, limits=held)
     tokens = tokens_of(a, b, per)
     ranks = rank_changes(a, b, tokens)
     stories = story_changes(grid, ranks, (a, b), tokens)
-    sides = _recorded(a), _recorded(b)
+    sides = _recorded(a, b)
     return _pair(
         a,
         b,
@@ -95,6 +102,7 @@ def _compared(a: Side, b: Side, per: Per, verdict: Comparable, grid: Grid, limit
         stories=stories,
         ranks=ranks,
         kernels=kernel_changes(a, b, tokens),
+        kernel_ranks=_ranks(a, b, one_rank(a, b)),
         limits=limits,
     )
 
@@ -111,6 +119,7 @@ def _pair(
     stories: tuple[StoryChange, ...] = (),
     ranks: tuple[RankChange, ...] = (),
     kernels: tuple[KernelChange, ...] = (),
+    kernel_ranks: tuple[int, int] | None = None,
     limits: tuple[Judgement, ...] = (),
 ) -> PairDiff:
     return PairDiff(
@@ -121,23 +130,36 @@ def _pair(
         total=total,
         parts=parts,
         window="steps" if a.steps or b.steps else "recording",
-        sides=(_recorded(a), _recorded(b)),
+        sides=_recorded(a, b),
         stories=stories,
         ranks=ranks,
         kernels=kernels,
+        kernel_ranks=kernel_ranks,
         limits=limits,
         summary=told,
     )
 
 
-def _recorded(side: Side) -> Recorded:
+def _ranks(a: Side, b: Side, devices: tuple[int, int]) -> tuple[int, int]:
+    return a.ranks[devices[0]], b.ranks[devices[1]]
+
+
+def _recorded(a: Side, b: Side) -> tuple[Recorded, Recorded]:
+    if not a.devices() or not b.devices():
+        return _side(a, None), _side(b, None)
+    first, second = compared_devices(a, b)
+    return _side(a, first), _side(b, second)
+
+
+def _side(side: Side, device: int | None) -> Recorded:
+    """What is known of ``side``, of which ``device`` is compared."""
     ops = side.attribution.trace.ops
     counted = [side.step_of_ops(device)[0] for device in side.devices()]
     rows = np.concatenate(counted) if counted else np.empty(0, np.int64)
     return Recorded(
         name=side.name,
         path=side.path,
-        rank=side.ranks[side.slowest()] if counted else None,
+        rank=None if device is None else side.ranks[device],
         kind=side.cycle.kind,
         steps=side.steps,
         batch_size=side.cycle.batch_size,
@@ -146,5 +168,5 @@ def _recorded(side: Side) -> Recorded:
         concurrency=side.run.concurrency,
         ops=len(rows),
         ops_sum_ns=int((ops.end[rows] - ops.start[rows]).sum()),
-        wall_ns=round(side.wall(side.slowest())) if counted else 0,
+        wall_ns=0 if device is None else round(side.wall(device)),
     )

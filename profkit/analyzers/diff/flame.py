@@ -9,9 +9,10 @@ import numpy as np
 from profkit.analyzers.flame import KERNEL, PHASE_LEVEL, RANGE, Flame, gpu_flame
 from profkit.traces import F64, I8, I64
 
+from .devices import one_rank
 from .names import kernel_key, range_key
-from .phases import FORWARDS, NAMES, TARGET, one_target
-from .side import Side, one_rank
+from .phases import APART, NAMES, joining
+from .side import Side
 
 ONLY = ("both", "a", "b")
 
@@ -21,8 +22,8 @@ class DiffFlame:
     """A call tree as columns, as ``Flame`` has it; times and counts of A and B are per step (or token).
 
     Frames of both are one where their paths are equal: kernels by what builds of them have in common, ranges without
-    the numbers that PyTorch and counters put into their names, and if only one side drafts, plain decoding and
-    verifying are the phase ``target``. ``only`` indexes ``ONLY``: which side alone has a frame.
+    the numbers that PyTorch and counters put into their names, and phases that only one side tells apart are one.
+    ``only`` indexes ``ONLY``: which side alone has a frame.
     """
 
     parent: I64
@@ -64,12 +65,12 @@ class _Merged:
     label: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
 
-    def place(self, flame: Flame, one: bool) -> I64:
-        """The number of each frame of ``flame``, new ones added; with ``one``, the target's forward is one phase."""
+    def place(self, flame: Flame, phases: dict[str, str]) -> I64:
+        """The number of each frame of ``flame``, new ones added; ``phases`` names those that stand for others."""
         row = np.zeros(len(flame.parent), np.int64)
         columns = (flame.parent, flame.level, flame.label, flame.name)
         for at, (parent, level, label, name) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            short, full = _shown(level, flame.strings[label], flame.strings[name], one)
+            short, full = _shown(level, flame.strings[label], flame.strings[name], phases)
             key = kernel_key(full) if level == KERNEL else short
             row[at] = self._number(_Frame(int(row[parent]) if parent >= 0 else -1, level, key), short, full)
         return row
@@ -87,7 +88,7 @@ class _Merged:
 
 
 def diff_flame(a: Side, b: Side, tokens: tuple[float, float]) -> DiffFlame:
-    """GPU time in steps of the rank that is slowest in B, or in the whole recordings without steps."""
+    """GPU time in steps of the rank that is compared in B, or in the whole recordings without steps."""
     # Modules that only one side knows would set apart what is the same.
     modules = all(side.attribution.modules.unknown is None for side in (a, b))
     flames = [
@@ -95,7 +96,9 @@ def diff_flame(a: Side, b: Side, tokens: tuple[float, float]) -> DiffFlame:
         for side, device in zip((a, b), one_rank(a, b), strict=True)
     ]
     merged = _Merged()
-    rows = [merged.place(flame, one_target(a.cycle, b.cycle)) for flame in flames]
+    stands = joining(a.cycle, b.cycle)
+    phases = {NAMES[code]: NAMES[stands[code]] for code in np.flatnonzero(stands != APART).tolist()}
+    rows = [merged.place(flame, phases) for flame in flames]
     size = len(merged.frames)
     times: list[F64] = []
     counts: list[F64] = []
@@ -124,10 +127,10 @@ def _only(rows: list[I64], size: int) -> I8:
     return only
 
 
-def _shown(level: int, short: str, full: str, one: bool) -> tuple[str, str]:
+def _shown(level: int, short: str, full: str, phases: dict[str, str]) -> tuple[str, str]:
     """The label and the name of a frame."""
     if level == RANGE:
         return range_key(short), range_key(full)
-    if level == PHASE_LEVEL and one and short in FORWARDS:
-        return NAMES[TARGET], NAMES[TARGET]
+    if level == PHASE_LEVEL and short in phases:
+        return phases[short], phases[short]
     return short, full

@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profkit.traces import F64, I64, Bools
 
+from .devices import compared_devices, device_of, tied
 from .noise import Noise, change_of_means
-from .phases import one_target
+from .phases import joining
 from .result import Change, Interval
 from .side import Side, cells_of
+
+Tables = tuple[F64, F64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """``codes`` names the columns; ``slowest`` holds the steps of the slowest rank in A and in B, shape (steps, k).
+    """``codes`` names the columns; ``tables`` holds the steps of one rank in A and in B, in ns of shape (steps, k).
 
     Where these are two different ranks, ``own`` holds each of them in A and in B: a change counts only if a rank shows
-    it by itself, since which of two ranks is slower by a hair is chance. ``ranks`` are the slowest in A and B.
-    ``one_target`` tells whether plain decoding and verifying are one phase.
+    it by itself, since which of two ranks is slower by a hair is chance. ``ranks`` are those of A and B. Means are per
+    step over ``tokens``. ``phases`` says which phase stands for each.
     """
 
     codes: I64
-    slowest: tuple[F64, F64]
-    own: tuple[tuple[F64, F64], ...]
+    tables: Tables
+    own: tuple[Tables, ...]
     ranks: tuple[int, int]
-    one_target: bool
+    tokens: tuple[float, float]
+    phases: I64
 
     @classmethod
-    def of(cls, a: Side, b: Side, tokens: tuple[float, float]) -> Grid:
-        """The grid of ``a`` and ``b``; times are divided by ``tokens``."""
-        first, second = a.slowest(), b.slowest()
+    def of(cls, a: Side, b: Side, tokens: tuple[float, float], devices: tuple[int, int] | None = None) -> Grid:
+        """The grid of ``devices`` of ``a`` and ``b``; of those that are compared, if none are given."""
+        first, second = devices or compared_devices(a, b)
         ranks = a.ranks[first], b.ranks[second]
-        devices = [(first, second), *(_same_rank(a, b, rank) for rank in ranks if ranks[0] != ranks[1])]
-        one = one_target(a.cycle, b.cycle)
+        others = [(device_of(a, rank), device_of(b, rank)) for rank in ranks if ranks[0] != ranks[1]]
+        phases = joining(a.cycle, b.cycle)
         found = [
-            (cells_of(a, x, one_target=one), cells_of(b, y, one_target=one))
-            for x, y in devices
+            (cells_of(a, x, phases), cells_of(b, y, phases))
+            for x, y in [(first, second), *others]
             if x is not None and y is not None
         ]
         codes = np.unique(np.concatenate([cells.codes for both in found for cells in both]))
-        tables = [(x.spread(codes) / tokens[0], y.spread(codes) / tokens[1]) for x, y in found]
-        return cls(codes, tables[0], tuple(tables[1:]), ranks, one)
+        tables = [(x.spread(codes), y.spread(codes)) for x, y in found]
+        return cls(codes, tables[0], tuple(tables[1:]), ranks, tokens, phases)
 
     def noise(self, weights: F64) -> Noise:
         """The changes of the sums that the columns of ``weights`` (k, m) take over cells."""
-        noise = change_of_means(self.slowest[0] @ weights, self.slowest[1] @ weights)
-        return confirmed(noise, [change_of_means(a @ weights, b @ weights) for a, b in self.own])
+        noise, *own = (change_of_means(a @ weights, b @ weights, self.tokens) for a, b in (self.tables, *self.own))
+        return confirmed(noise, own)
+
+    def means(self, weights: F64) -> Tables:
+        """Those sums in A and in B, the means."""
+        a, b = ((table @ weights).mean(axis=0) / each for table, each in zip(self.tables, self.tokens, strict=True))
+        return a, b
 
     def totals(self) -> tuple[I64, I64, int, int]:
         """Whole nanoseconds by cell in A and in B, and what they sum to."""
-        values = [table.mean(axis=0) for table in self.slowest]
+        values = self.means(np.eye(len(self.codes)))
         sums = [round(float(value.sum())) for value in values]
         return apportioned(values[0], sums[0]), apportioned(values[1], sums[1]), sums[0], sums[1]
 
 
-def _same_rank(a: Side, b: Side, rank: int) -> tuple[int | None, int | None]:
-    """The devices of ``rank`` in A and B, ``None`` where there is none."""
-    first, second = (next((d for d in side.devices() if side.ranks[d] == rank), None) for side in (a, b))
-    return first, second
+def grids_of_tied(a: Side, b: Side, tokens: tuple[float, float]) -> list[Grid]:
+    """The grid that is compared, and those of the other ranks that are as slow in B within noise.
+
+    Any rank of B is compared with the same one of A, if that is among A's slowest, else with A's slowest.
+    """
+    compared = compared_devices(a, b)
+    slow = {a.ranks[device]: device for device in tied(a)}
+    others = [device for device in tied(b) if device != compared[1]]
+    pairs = [compared, *((slow.get(b.ranks[device], compared[0]), device) for device in others)]
+    return [Grid.of(a, b, tokens, devices) for devices in pairs]
 
 
-def confirmed(noise: Noise, own: list[Noise]) -> Noise:
+def confirmed(noise: Noise, own: Sequence[Noise]) -> Noise:
     """``noise`` with the p-values of changes that one of ``own`` shows too, in the same direction."""
     if not own:
         return noise

@@ -16,13 +16,14 @@ from profkit.analyzers.shortnames import short_name
 from profkit.analyzers.vocabulary import CLASSES
 from profkit.traces import F64, I64
 
+from .devices import one_rank
 from .grid import interval
 from .kernel_figures import KernelFigures
 from .names import kernel_key
-from .phases import NAMES, merged, one_target
+from .phases import NAMES, joining
 from .result import KernelChange, State
 from .sequences import Pair, align
-from .side import Side, one_rank
+from .side import Side
 
 Named = tuple[int, str]
 """A phase and the key of a kernel's name."""
@@ -41,7 +42,10 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ops:
-    """The ops of a device's steps, in order: step, phase, key and short name (ids of ``texts``), class, duration."""
+    """The ops of a device's steps, in order: step, phase, key and short name (ids of ``texts``), class, duration.
+
+    ``wait`` is what of the duration is waiting for the last rank; 0 where that is not known.
+    """
 
     step: I64
     phase: I64
@@ -49,6 +53,7 @@ class _Ops:
     short: I64
     kernel_class: I64
     duration: I64
+    wait: I64
     texts: tuple[str, ...]
     steps: int
     typical: int
@@ -57,8 +62,11 @@ class _Ops:
         """The rows of ``phase`` in the typical step."""
         return np.flatnonzero((self.step == self.typical) & (self.phase == phase))
 
+    def key_of(self, row: int | None) -> str:
+        return self.texts[self.key[row]]
+
     def named(self, row: int) -> Named:
-        return int(self.phase[row]), self.texts[self.key[row]]
+        return int(self.phase[row]), self.key_of(row)
 
 
 @dataclass(slots=True)
@@ -79,10 +87,11 @@ class _Groups:
 
 
 def kernel_changes(a: Side, b: Side, tokens: tuple[float, float]) -> tuple[KernelChange, ...]:
-    """The kernels of the steps of the rank that is slowest in B, largest change first."""
-    one = one_target(a.cycle, b.cycle)
+    """The kernels of the steps of the rank that is compared in B, largest change first."""
+    phases = joining(a.cycle, b.cycle)
     first, second = one_rank(a, b)
-    ops = _ops_of(a, first, one), _ops_of(b, second, one)
+    known = a.matched.known and b.matched.known
+    ops = _ops_of(a, first, phases, known), _ops_of(b, second, phases, known)
     groups = _Groups()
     for phase in np.union1d(ops[0].phase, ops[1].phase).tolist() if a.steps else []:
         _pair_up(groups, ops, phase)
@@ -90,14 +99,15 @@ def kernel_changes(a: Side, b: Side, tokens: tuple[float, float]) -> tuple[Kerne
     both = list(zip(ops, numbers, strict=True))
     times = [_per_step(side, number, len(groups.numbers), side.duration) for side, number in both]
     counts = [_per_step(side, number, len(groups.numbers), np.ones(len(number))) for side, number in both]
-    figures = KernelFigures.of((times[0], times[1]), (counts[0], counts[1]), tokens)
-    rows = [_row(group, place, figures) for group, place in groups.numbers.items()]
+    waits = [_per_step(side, number, len(groups.numbers), side.wait) for side, number in both]
+    figures = KernelFigures.of((times[0], times[1]), (counts[0], counts[1]), tokens, (waits[0], waits[1]))
+    rows = [_row(group, place, figures, known) for group, place in groups.numbers.items()]
     rows.sort(key=lambda row: (-abs(row.delta_ns), row.phase, row.a_name or "", row.b_name or ""))
     return tuple(rows)
 
 
-def _ops_of(side: Side, device: int, one: bool) -> _Ops:
-    """The ops of ``device``; the target's forward is ``one`` phase on both sides if only one side drafts."""
+def _ops_of(side: Side, device: int, phases: I64, known: bool) -> _Ops:
+    """The ops of ``device``; ``phases`` says which phase stands for each, ``known`` whether waiting is."""
     rows, step = side.step_of_ops(device)
     trace = side.attribution.trace
     names, place = np.unique(trace.ops.name[rows], return_inverse=True)
@@ -107,11 +117,12 @@ def _ops_of(side: Side, device: int, one: bool) -> _Ops:
     key = [texts.setdefault(text, len(texts)) for text in map(kernel_key, full)]
     return _Ops(
         step=step,
-        phase=merged(side.attribution.phase[rows].astype(np.int64), one),
+        phase=phases[side.attribution.phase[rows]],
         key=np.array(key, np.int64)[place],
         short=np.array(short, np.int64)[place],
         kernel_class=side.attribution.kernel_class[rows].astype(np.int64),
         duration=trace.ops.end[rows] - trace.ops.start[rows],
+        wait=side.waiting_of_ops(device)[rows] if known else np.zeros(len(rows), np.int64),
         texts=tuple(texts),
         steps=len(side.bounds(device)) - 1,
         typical=side.typical(device),
@@ -119,20 +130,34 @@ def _ops_of(side: Side, device: int, one: bool) -> _Ops:
 
 
 def _pair_up(groups: _Groups, ops: tuple[_Ops, _Ops], phase: int) -> None:
-    a, b = ops
-    rows = a.of_typical(phase).tolist(), b.of_typical(phase).tolist()
+    rows = [one.of_typical(phase).tolist() for one in ops]
     keys = [[one.texts[one.key[row]] for row in mine] for one, mine in zip(ops, rows, strict=True)]
-    for first, second, paired in _paired(align(keys[0], keys[1]), _classes(a, rows[0]), _classes(b, rows[1])):
-        i = None if first is None else rows[0][first]
-        j = None if second is None else rows[1][second]
-        group = _Group(
-            phase=phase,
-            kernel_class=int(a.kernel_class[i] if i is not None else b.kernel_class[j]),
-            a_name=None if i is None else a.texts[a.short[i]],
-            b_name=None if j is None else b.texts[b.short[j]],
-            paired=paired,
-        )
-        groups.add(group, None if i is None else a.named(i), None if j is None else b.named(j))
+    classes = [_classes(one, mine) for one, mine in zip(ops, rows, strict=True)]
+    pairs = [
+        (None if i is None else rows[0][i], None if j is None else rows[1][j], paired)
+        for i, j, paired in _paired(align(keys[0], keys[1]), classes[0], classes[1])
+    ]
+    found = [_group(ops, phase, *pair) for pair in pairs]
+    same = {ops[0].key_of(i): group for (i, _, paired), group in zip(pairs, found, strict=True) if paired == "same"}
+    for (i, j, paired), group in zip(pairs, found, strict=True):
+        # One more of what both have elsewhere is that: nothing new.
+        kept = group if paired not in ("new", "gone") else same.get(_key(ops, i, j), group)
+        groups.add(kept, None if i is None else ops[0].named(i), None if j is None else ops[1].named(j))
+
+
+def _key(ops: tuple[_Ops, _Ops], i: int | None, j: int | None) -> str:
+    return ops[0].key_of(i) if i is not None else ops[1].key_of(j)
+
+
+def _group(ops: tuple[_Ops, _Ops], phase: int, i: int | None, j: int | None, paired: State) -> _Group:
+    a, b = ops
+    return _Group(
+        phase=phase,
+        kernel_class=int(a.kernel_class[i] if i is not None else b.kernel_class[j]),
+        a_name=None if i is None else a.texts[a.short[i]],
+        b_name=None if j is None else b.texts[b.short[j]],
+        paired=paired,
+    )
 
 
 def _classes(ops: _Ops, rows: Sequence[int]) -> list[int]:
@@ -206,10 +231,11 @@ def _per_step(ops: _Ops, number: I64, groups: int, weights: I64 | F64) -> F64:
     return total.astype(np.float64).reshape(ops.steps, groups)
 
 
-def _row(group: _Group, place: int, figures: KernelFigures) -> KernelChange:
+def _row(group: _Group, place: int, figures: KernelFigures, known: bool) -> KernelChange:
     a_ns, b_ns = (float(side[place]) for side in figures.time)
     a_count, b_count = (round(float(side[place]), 6) for side in figures.count)
     a_call, b_call = (round(float(side[place])) for side in figures.call)
+    waits = known and CLASSES[group.kernel_class] == "collective"
     return KernelChange(
         state=figures.state(place) if group.paired == "same" else group.paired,
         phase=NAMES[group.phase],
@@ -225,4 +251,6 @@ def _row(group: _Group, place: int, figures: KernelFigures) -> KernelChange:
         significant=bool(figures.significant[place]),
         a_call_ns=a_call if a_count else None,
         b_call_ns=b_call if b_count else None,
+        a_wait_ns=round(float(figures.wait[0][place])) if waits and a_count else None,
+        b_wait_ns=round(float(figures.wait[1][place])) if waits and b_count else None,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import F64, Bools
+from profkit.traces import F64, I64, Bools
 
 from .student import reach_95, two_sided
 
@@ -34,6 +34,9 @@ THRIFT, LEAST = 0.8, 1 / 3
 NORMAL = 1.959964
 CLOCK_VARIANCE = 1 / 12
 """Of a time that is rounded to whole nanoseconds."""
+
+ROUNDING = 1e-9
+"""What varies by less than this share of its mean is constant, but for the rounding of fractions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,15 +78,19 @@ def holm(p: F64, weight: F64) -> Bools:
     return fallen
 
 
-def change_of_means(a: F64, b: F64) -> Noise:
-    """The change from ``a`` to ``b``, arrays of shape (steps, k), rows in order of time."""
-    delta = b.mean(axis=0) - a.mean(axis=0)
+def change_of_means(a: F64, b: F64, tokens: tuple[float, float] = (1.0, 1.0)) -> Noise:
+    """The change from ``a`` to ``b``, arrays of nanoseconds of shape (steps, k), rows in order of time.
+
+    The means of A and B, and what their steps differ by, are divided by ``tokens``.
+    """
+    means = a.mean(axis=0) / tokens[0], b.mean(axis=0) / tokens[1]
+    delta = means[1] - means[0]
     # The more time a column takes, the more of the family's level it gets; whether it changed plays no part in it.
-    weight = np.sqrt(np.maximum(a.mean(axis=0) + b.mean(axis=0), 1.0))
+    weight = np.sqrt(np.maximum(means[0] + means[1], 1.0))
     if min(len(a), len(b)) < MIN_STEPS:
         far = np.full(len(delta), np.inf)
         return Noise(delta, -far, far, np.ones(len(delta)), weight, False)
-    sides = [_side(a), _side(b)]
+    sides = [_side(a).over(tokens[0]), _side(b).over(tokens[1])]
     variance = sides[0].variance + sides[1].variance
     welch = np.square(variance) / sum(np.square(side.variance) / side.freedom for side in sides)
     error = np.sqrt(variance)
@@ -94,6 +101,21 @@ def change_of_means(a: F64, b: F64) -> Noise:
     return Noise(delta, delta + low, delta + high, np.where(delta == 0, 1.0, p), weight, True)
 
 
+def agree(a: I64, b: I64) -> bool:
+    """Whether the steps of two ranks take equally long within noise; as many steps are compared one by one.
+
+    ``False`` where there are too few to tell.
+    """
+    if min(len(a), len(b)) < MIN_STEPS:
+        return False
+    if len(a) == len(b):
+        apart = (b - a).astype(np.float64)[:, None]
+        side = _side(apart)
+        return bool(abs(apart.mean()) <= (reach_95(side.freedom) * np.sqrt(side.variance))[0])
+    noise = change_of_means(a.astype(np.float64)[:, None], b.astype(np.float64)[:, None])
+    return bool(noise.low[0] <= 0 <= noise.high[0])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
     """Centred rows, the variance of their mean, and its degrees of freedom, by column."""
@@ -102,10 +124,16 @@ class _Side:
     variance: F64
     freedom: F64
 
+    def over(self, tokens: float) -> _Side:
+        """The same per token."""
+        return _Side(self.rows / tokens, self.variance / tokens**2, self.freedom)
+
 
 def _side(values: F64) -> _Side:
     rows = _thinned(values)
-    rows = rows - rows.mean(axis=0)
+    mean = rows.mean(axis=0)
+    rows = rows - mean
+    rows[:, np.abs(rows).max(axis=0) < ROUNDING * np.maximum(np.abs(mean), 1.0)] = 0.0
     count = len(rows)
     square = np.square(rows).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

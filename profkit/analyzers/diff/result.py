@@ -12,7 +12,10 @@ from msgspec import Struct, field
 
 Per = Literal["step", "token"]
 Interval = tuple[int, int]
-State = Literal["same", "faster", "slower", "more often", "less often", "replaced", "new", "gone", "unknown"]
+State = Literal[
+    "same", "faster", "slower", "waits less", "waits more", "more often", "less often", "replaced", "new", "gone",
+    "unknown",
+]  # fmt: skip
 
 
 class Comparable(Struct, frozen=True):
@@ -40,7 +43,7 @@ class PartChange(Struct, frozen=True):
     """The change of one cell of the partition; changes of all cells sum to the total's.
 
     ``phase`` is ``target`` for plain decoding and verifying together, where one side decodes plainly and the other
-    speculates.
+    speculates, and ``rest`` for what follows the forwards, where the phases of only one side are inferred.
     """
 
     phase: str
@@ -54,11 +57,13 @@ class PartChange(Struct, frozen=True):
 
 
 class StoryChange(Struct, frozen=True):
-    """A change in words: ``about`` is ``waiting`` (for other ranks, in collectives), ``transfer``, ``host`` (gaps in
-    which the GPU waits for its host), ``graph_gaps``, ``queue``, ``copies`` or ``compute``.
+    """A change in words: ``about`` is ``waiting`` (for other ranks, in collectives), ``transfer``, ``collectives``
+    (both, where they cannot be told apart or explain little of it), ``host`` (gaps in which the GPU waits for its
+    host), ``graph_launch`` (of these, launches of graphs, where they alone changed), ``graph_gaps``, ``queue``,
+    ``copies`` or ``compute``.
 
-    ``a_rank`` and ``b_rank`` say whose it is in A and in B. ``follows``, of ``waiting``, is the rank whose host gaps
-    account for at least half of the change, ``None`` where none does.
+    ``a_rank`` and ``b_rank`` say whose it is in A and in B. ``follows``, of ``waiting``, is the rank whose ``cause``,
+    host gaps (``host``) or kernels (``compute``), accounts for at least half of the change; ``None`` where none does.
     """
 
     about: str
@@ -67,16 +72,20 @@ class StoryChange(Struct, frozen=True):
     b_rank: int
     change: Change
     follows: int | None = None
+    cause: Literal["host", "compute"] | None = None
 
 
 class RankChange(Struct, frozen=True):
-    """One rank's wall time, its collectives split into waiting for the last rank and transfer, and its host gaps."""
+    """One rank's wall time, its collectives split into waiting for the last rank and transfer, its host gaps, and the
+    time in which it computes.
+    """
 
     rank: int
     wall: Change
     waiting: Change | None
     transfer: Change | None
     host: Change | None = None
+    compute: Change | None = None
 
 
 class KernelChange(Struct, frozen=True):
@@ -84,9 +93,11 @@ class KernelChange(Struct, frozen=True):
 
     Counts and times are per step (or token); times are sums of durations, which may overlap and include waiting.
     ``a_call_ns`` and ``b_call_ns`` are the mean duration of one of them: the durations of all steps over their number,
-    ``None`` on the side that has none. ``state`` speaks of kernels that both have by ``a_ns`` and ``b_ns``; they run
-    ``more often`` or ``less often`` where their count explains the change and the time of one did not change the same
-    way; ``unknown`` is not tested, for want of steps.
+    ``None`` on the side that has none. ``a_wait_ns`` and ``b_wait_ns`` are what of a collective's time is waiting for
+    the last rank, ``None`` where that is not known and of other kernels. ``state`` speaks of kernels that both have by
+    ``a_ns`` and ``b_ns``; they run ``more often`` or ``less often`` where their count explains the change and the time
+    of one did not change the same way; a collective ``waits more`` or ``waits less`` where more than half of its change
+    is waiting; ``unknown`` is not tested, for want of steps.
     """
 
     state: State
@@ -103,6 +114,8 @@ class KernelChange(Struct, frozen=True):
     significant: bool
     a_call_ns: int | None = None
     b_call_ns: int | None = None
+    a_wait_ns: int | None = None
+    b_wait_ns: int | None = None
 
 
 class Judgement(Struct, frozen=True):
@@ -138,8 +151,9 @@ class Recorded(Struct, frozen=True):
 class PairDiff(Struct, frozen=True):
     """Two recordings compared. ``window`` is ``steps``, or ``recording`` where neither has decode steps.
 
-    ``total`` is ``None`` and the tables are empty where the two cannot be compared; of the same recording twice there
-    are only ``total`` and ``parts``, without any change.
+    ``kernel_ranks`` are those of A and B whose kernels are compared. ``total`` is ``None`` and the tables are empty
+    where the two cannot be compared; of the same recording twice there are only ``total`` and ``parts``, without any
+    change.
     """
 
     a: str
@@ -155,6 +169,7 @@ class PairDiff(Struct, frozen=True):
     kernels: tuple[KernelChange, ...]
     limits: tuple[Judgement, ...]
     summary: str
+    kernel_ranks: tuple[int, int] | None = None
 
 
 class Diff(Struct, frozen=True):

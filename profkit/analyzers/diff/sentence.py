@@ -17,13 +17,15 @@ GONE = 0.02
 
 NAMES = {
     "host": "host gaps",
+    "graph_launch": "gaps before launches of CUDA graphs",
+    "collectives": "collectives (waiting and transfer)",
     "transfer": "transfers in collectives",
     "graph_gaps": "gaps inside CUDA graphs",
     "queue": "gaps in queues",
     "copies": "memory copies",
 }
 PHASE_NAMES = {"draft": "drafter kernels", "kv_append": "KV append kernels", "step_other": "other kernels of the step",
-               "outside": "kernels outside steps"}  # fmt: skip
+               "rest": "kernels that follow the forwards", "outside": "kernels outside steps"}  # fmt: skip
 
 
 def summary(
@@ -64,32 +66,34 @@ def _factor(total: Change) -> str:
 
 
 def _causes(total: Change, stories: Sequence[StoryChange], ranks: Sequence[int]) -> str:
-    """The significant changes that matter, largest first, and what became of transfers if ranks exchange anything."""
+    """The significant changes that matter, largest first, and what became of transfers if waiting is told."""
     least = NOTABLE * abs(total.delta_ns)
     named = [story for story in stories if story.change.significant and abs(story.change.delta_ns) >= least][:MOST]
-    named += [one for one in stories if one.about == "transfer" and one.change.ci95_ns and one not in named]
-    host = next((story for story in named if story.about == "host"), None)
-    effect = next((story for story in named if host is not None and _brought(host, story)), None)
+    if any(story.about in ("waiting", "host") for story in named):
+        named += [one for one in stories if one.about == "transfer" and one.change.ci95_ns and one not in named]
+    effect = next((story for story in named if story.follows is not None), None)
+    cause = next((story for story in named if effect is not None and _brought(story, effect)), None)
     said = []
     for story in named:
-        if story is host and effect is not None:
-            waiting = f"rank {effect.a_rank}'s {_waiting(effect, ranks, host)} {_times(effect)}"
-            said.append(f"{_said(host, ranks)}, and with them {waiting}")
-        elif story is not effect:
-            said.append(_said(story, ranks))
-    if effect is not None:
+        if effect is not None and story is cause:
+            waiting = f"rank {effect.a_rank}'s {_waiting(effect, ranks, cause)} {_times(effect)}"
+            said.append(f"{_said(story, ranks, least)}, and with them {waiting}")
+        elif story is not effect or cause is None:
+            said.append(_said(story, ranks, least))
+    if cause is not None:
         return "; ".join(said)
     return listed(said) if said else ""
 
 
-def _brought(host: StoryChange, story: StoryChange) -> bool:
-    """Whether ``story`` is the waiting of another rank for the one whose ``host`` gaps changed."""
-    shrank = host.change.delta_ns < 0
-    owner = host.a_rank if shrank else host.b_rank
-    return story.follows == owner and (story.change.delta_ns < 0) == shrank
+def _brought(cause: StoryChange, effect: StoryChange) -> bool:
+    """Whether ``effect`` is the waiting of another rank for the one on which ``cause`` changed."""
+    shrank = cause.change.delta_ns < 0
+    owner = cause.a_rank if shrank else cause.b_rank
+    return (effect.follows, effect.cause) == (owner, cause.about) and (effect.change.delta_ns < 0) == shrank
 
 
-def _said(story: StoryChange, ranks: Sequence[int]) -> str:
+def _said(story: StoryChange, ranks: Sequence[int], least: float) -> str:
+    """What became of it; a change below ``least`` hardly is one."""
     change = story.change
     name = _waiting(story, ranks) if story.about == "waiting" else NAMES.get(story.about) or _kernels(story.phase)
     if len(ranks) > 1 and story.a_rank == story.b_rank:
@@ -97,6 +101,8 @@ def _said(story: StoryChange, ranks: Sequence[int]) -> str:
     are = "is" if story.about == "waiting" else "are"
     if not change.significant:
         return f"{name} did not change beyond noise {_times(story)}"
+    if abs(change.delta_ns) < least:
+        return f"{name} hardly changed {_times(story)}"
     if not change.a_ns:
         return f"{name} {are} new {_times(story)}"
     if change.b_ns < GONE * change.a_ns:
@@ -108,9 +114,9 @@ def _kernels(phase: str | None) -> str:
     return PHASE_NAMES.get(phase or "", f"{phase} kernels")
 
 
-def _waiting(story: StoryChange, ranks: Sequence[int], host: StoryChange | None = None) -> str:
-    """For whom a rank waits; ``host`` are the gaps that were told just before."""
-    if host is not None and host.a_rank == host.b_rank:
+def _waiting(story: StoryChange, ranks: Sequence[int], cause: StoryChange | None = None) -> str:
+    """For whom a rank waits; ``cause`` is what was told just before."""
+    if cause is not None and cause.a_rank == cause.b_rank:
         return "waiting for it"
     others = [rank for rank in ranks if rank != story.a_rank]
     return f"waiting for rank {others[0]}" if len(others) == 1 else "waiting for other ranks"
@@ -132,12 +138,19 @@ def _per_token(per: Per, total: Change, sides: tuple[Recorded, Recorded]) -> str
     yields = [float(each) for each in known]
     if per == "token":
         lengths = [tokens(side.accept_len or 1) for side in sides]
-        return f"steps yield {tokens(yields[0])} and {tokens(yields[1])} tokens (accept length {listed(lengths)})"
+        each = [tokens(count) for count in yields]
+        told = _tokens(yields[0]) if each[0] == each[1] else f"{each[0]} and {_tokens(yields[1])}"
+        return f"steps yield {told} (accept length {lengths[0] if lengths[0] == lengths[1] else listed(lengths)})"
     if yields[0] == yields[1]:
         return ""
     each = [duration(ns / count) for ns, count in zip((total.a_ns, total.b_ns), yields, strict=True)]
-    given = f"steps yield {tokens(yields[1])} tokens, not {tokens(yields[0])}"
+    given = f"steps yield {_tokens(yields[1])}, not {tokens(yields[0])}"
     return f"per accepted token it is {each[1]} instead of {each[0]}, as {given}"
+
+
+def _tokens(count: float) -> str:
+    """A number of tokens with its noun."""
+    return f"{tokens(count)} token{'' if tokens(count) == '1' else 's'}"
 
 
 def whole_summary(sides: tuple[Recorded, Recorded]) -> str:

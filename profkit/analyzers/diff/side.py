@@ -16,7 +16,7 @@ from profkit.analyzers.result import Cycle
 from profkit.analyzers.vocabulary import CLASSES, PARTS
 from profkit.traces import F64, I64, Index, Run
 
-from .phases import NAMES, merged
+from .phases import APART, NAMES
 
 NO_CLASS = len(CLASSES)
 """Stands for the class of a gap."""
@@ -46,6 +46,8 @@ class Side:
     cycle: Cycle
     context: Context
     ranks: dict[int, int]
+    cells: dict[tuple[int, bytes], Cells] = field(default_factory=dict, init=False, repr=False)
+    """What ``cells_of`` found, which several tables ask for."""
 
     @classmethod
     def of(
@@ -134,17 +136,17 @@ class Side:
         place = np.argsort(order)
         return place[np.searchsorted(order[place], self.attribution.step[rows])]
 
+    def waiting_of_ops(self, device: int) -> I64:
+        """How long each op of the trace waited on ``device`` for the last rank; 0 for what is no matched collective."""
+        own = self.matched.instances[device]
+        waiting = np.zeros(len(self.attribution.trace.ops), np.int64)
+        waiting[own.row] = np.maximum(own.skew, 0)
+        return waiting
+
     def typical(self, device: int) -> int:
         """The place of the step whose time is nearest to the median."""
         periods = np.diff(self.bounds(device))
         return int(np.argmin(np.abs(periods - np.median(periods))))
-
-
-def one_rank(a: Side, b: Side) -> tuple[int, int]:
-    """The devices of one rank in A and in B: of B's slowest, if A has it, so that like is compared with like."""
-    theirs = b.slowest()
-    mine = next((device for device in a.devices() if a.ranks[device] == b.ranks[theirs]), None)
-    return (a.slowest() if mine is None else mine), theirs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,20 +163,26 @@ class Cells:
         return found
 
 
-def cells_of(side: Side, device: int, *, one_target: bool = False) -> Cells:
+def cells_of(side: Side, device: int, phases: I64 = APART) -> Cells:
     """Each step of ``device`` by phase, part and class; a row sums to the step's wall time.
 
-    A step reaches from its first op to the next step's; the last one to the end of the window. With ``one_target``,
-    plain decoding and verifying are one phase.
+    A step reaches from its first op to the next step's; the last one to the end of the window. ``phases`` says which
+    phase stands for each, by code.
     """
+    key = device, phases.tobytes()
+    if key not in side.cells:
+        side.cells[key] = _cells(side, device, phases)
+    return side.cells[key]
+
+
+def _cells(side: Side, device: int, phases: I64) -> Cells:
     line, bounds = side.attribution.devices[device], side.bounds(device)
     inside = (line.start >= bounds[0]) & (line.end <= bounds[-1])
     step = np.searchsorted(bounds, line.start[inside], "right") - 1
     part = line.part[inside].astype(np.int64)
     busy = np.isin(part, (COMPUTE, COLLECTIVE, COPY))
     kernel_class = np.where(busy, side.attribution.kernel_class[line.op[inside]], NO_CLASS)
-    phase = merged(line.phase[inside].astype(np.int64), one_target)
-    code = cell_code(phase, part, kernel_class.astype(np.int64))
+    code = cell_code(phases[line.phase[inside]], part, kernel_class.astype(np.int64))
     codes, column = np.unique(code, return_inverse=True)
     count = len(bounds) - 1
     # Sums of int64 stay exact in float64 below 2**53 ns, which is 104 days.
@@ -193,3 +201,13 @@ def cell_words(code: int) -> tuple[str, str, str | None]:
     rest, kernel_class = divmod(code, NO_CLASS + 1)
     phase, part = divmod(rest, len(PARTS))
     return NAMES[phase], PARTS[part], CLASSES[kernel_class] if kernel_class < NO_CLASS else None
+
+
+def part_of(codes: I64) -> I64:
+    """The code of the part of each cell."""
+    return codes // (NO_CLASS + 1) % len(PARTS)
+
+
+def phase_of(codes: I64) -> I64:
+    """The code of the phase of each cell, in ``phases.NAMES``."""
+    return codes // (NO_CLASS + 1) // len(PARTS)

@@ -2,38 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
+from msgspec.structs import replace
 
 from profkit.analyzers.collectives import blame
-from profkit.analyzers.vocabulary import HOST_PARTS, PART, PARTS
-from profkit.traces import F64, I64, Bools
+from profkit.analyzers.partition import COLLECTIVE, COMPUTE, COPY
+from profkit.analyzers.vocabulary import HOST_PARTS, PART
+from profkit.traces import I64, Bools
 
+from .devices import device_of
 from .grid import Grid, change
-from .noise import Noise, change_of_means
 from .phases import NAMES
+from .rank_table import HOST
 from .result import Change, RankChange, StoryChange
-from .side import NO_CLASS, Side, cells_of
+from .side import Side, part_of, phase_of
 
 MOST_OF_IT = 0.5
-"""A change of waiting follows from another rank's host gaps if these account for so much of it."""
+"""A change of waiting follows from what another rank did if that accounts for so much of it."""
 
-HOST = [PART[name] for name in HOST_PARTS]
-GAPS = {"host": HOST_PARTS, "graph_gaps": ("gap_in_graph",), "queue": ("gap_queue", "gap_unknown")}
+Cause = Literal["host", "compute"]
+CAUSES: dict[Cause, list[int]] = {"host": HOST, "compute": [COMPUTE]}
+GAPS = {
+    "host": HOST_PARTS,
+    "graph_launch": ("gap_graph_launch",),
+    "graph_gaps": ("gap_in_graph",),
+    "queue": ("gap_queue", "gap_unknown"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Both:
+    """The two sides, by what their times are divided, and what changed on each rank of both."""
+
+    sides: tuple[Side, Side]
+    tokens: tuple[float, float]
+    ranks: tuple[RankChange, ...]
 
 
 def story_changes(
     grid: Grid, ranks: tuple[RankChange, ...], sides: tuple[Side, Side], tokens: tuple[float, float]
 ) -> tuple[StoryChange, ...]:
-    """The changes by what they are about, largest first: sums of cells of the slowest ranks; of collectives, the rank
-    that changed most; and of host gaps, the rank for which that one waited because of them, if its gaps changed more.
+    """The changes by what they are about, largest first: sums of cells of the ranks compared; of collectives, the rank
+    that changed most, behind what it waited for; and of that, the rank that was waited for.
     """
-    rows = [*_of_cells(grid), *_of_collectives(ranks, sides, tokens)]
-    follows = next((row.follows for row in rows if row.follows is not None), None)
-    cause = next((row.host for row in ranks if row.rank == follows), None)
-    host = next((row for row in rows if row.about == "host"), None)
-    if follows is not None and cause and abs(cause.delta_ns) > abs(host.change.delta_ns if host else 0):
-        rows = [row for row in rows if row is not host] + [StoryChange("host", None, follows, follows, cause)]
-    return tuple(sorted(rows, key=lambda row: -abs(row.change.delta_ns)))
+    both = _Both(sides, tokens, ranks)
+    told = _of_collectives(both)
+    rows = [row for row in _of_cells(grid) if row.about != "collectives" or not _explained(row, ranks)]
+    waiting = next((row for row in told if row.follows is not None), None)
+    if waiting is not None:
+        rows = _with_cause(rows, waiting, both)
+    rows = sorted([*rows, *told], key=lambda row: -abs(row.change.delta_ns))
+    return tuple(_behind_its_cause(rows, waiting) if waiting is not None else rows)
+
+
+def _explained(collectives: StoryChange, ranks: tuple[RankChange, ...]) -> bool:
+    """Whether waiting and transfer account for most of a change of ``collectives``, so that they are told instead."""
+    for row in ranks:
+        if row.rank == collectives.b_rank and row.waiting is not None and row.transfer is not None:
+            known = row.waiting.delta_ns + row.transfer.delta_ns
+            return collectives.a_rank != row.rank or _most_of(known, collectives.change.delta_ns)
+    return False
 
 
 def _of_cells(grid: Grid) -> list[StoryChange]:
@@ -43,98 +74,97 @@ def _of_cells(grid: Grid) -> list[StoryChange]:
     weights = np.stack([mask.astype(np.float64) for _, _, mask in asked], axis=1)
     noise = grid.noise(weights)
     significant = noise.significant()
-    means = [(table @ weights).mean(axis=0) for table in grid.slowest]
-    return [
-        StoryChange(about, phase, *grid.ranks, change(means[0][place], means[1][place], noise, place, significant))
+    a, b = grid.means(weights)
+    rows = [
+        StoryChange(about, phase, *grid.ranks, change(a[place], b[place], noise, place, significant))
         for place, (about, phase, _) in enumerate(asked)
     ]
+    # Launches of graphs are host gaps; they are told apart where they are all that changed.
+    host = next((row.change.significant for row in rows if row.about == "host"), False)
+    return [row for row in rows if row.about != "graph_launch" or (row.change.significant and not host)]
 
 
 def _asked(codes: I64) -> list[tuple[str, str | None, Bools]]:
-    part = _parts_of(codes)
-    phase = codes // (NO_CLASS + 1) // len(PARTS)
+    part, phase = part_of(codes), phase_of(codes)
     asked: list[tuple[str, str | None, Bools]] = [
         (about, None, np.isin(part, [PART[name] for name in parts])) for about, parts in GAPS.items()
     ]
-    asked.append(("copies", None, part == PART["copy"]))
-    for number in np.unique(phase[part == PART["compute"]]).tolist():
-        asked.append(("compute", NAMES[number], (part == PART["compute"]) & (phase == number)))
+    asked += [("copies", None, part == COPY), ("collectives", None, part == COLLECTIVE)]
+    for number in np.unique(phase[part == COMPUTE]).tolist():
+        asked.append(("compute", NAMES[number], (part == COMPUTE) & (phase == number)))
     return [(about, name, mask) for about, name, mask in asked if mask.any()]
 
 
-def _of_collectives(
-    ranks: tuple[RankChange, ...], sides: tuple[Side, Side], tokens: tuple[float, float]
-) -> list[StoryChange]:
+def _of_collectives(both: _Both) -> list[StoryChange]:
     rows = []
     for about in ("waiting", "transfer"):
-        found: list[tuple[int, Change | None]] = [(row.rank, getattr(row, about)) for row in ranks]
+        found: list[tuple[int, Change | None]] = [(row.rank, getattr(row, about)) for row in both.ranks]
         known = [(rank, change) for rank, change in found if change is not None and (change.a_ns or change.b_ns)]
         if known:
             rank, largest = max(known, key=lambda item: abs(item[1].delta_ns))
-            follows = _followed(rank, largest.delta_ns, sides, tokens) if about == "waiting" else None
-            rows.append(StoryChange(about, None, rank, rank, largest, follows))
+            row = StoryChange(about, None, rank, rank, largest)
+            rows.append(_with_follows(row, both) if about == "waiting" else row)
     return rows
 
 
-def _followed(rank: int, delta_ns: int, sides: tuple[Side, Side], tokens: tuple[float, float]) -> int | None:
-    """The rank whose host gaps ``rank`` waited out in A and B so differently that most of ``delta_ns`` comes of it."""
-    a, b = (_waited_out(side, rank, each) for side, each in zip(sides, tokens, strict=True))
-    change = {last: b.get(last, 0.0) - a.get(last, 0.0) for last in sorted(a.keys() | b.keys())}
-    if not change:
-        return None
-    last = max(change, key=lambda one: abs(change[one]))
-    return last if change[last] * np.sign(delta_ns) >= MOST_OF_IT * abs(delta_ns) > 0 else None
+def _with_follows(waiting: StoryChange, both: _Both) -> StoryChange:
+    """``waiting`` with the rank that it follows, and what of that rank it comes of: what accounts for most of it."""
+    a, b = (_waited_out(side, waiting.a_rank, each) for side, each in zip(both.sides, both.tokens, strict=True))
+    changes = {key: b.get(key, 0.0) - a.get(key, 0.0) for key in sorted(a.keys() | b.keys())}
+    delta = waiting.change.delta_ns
+    for (last, cause), found in sorted(changes.items(), key=lambda item: -abs(item[1])):
+        if not _most_of(found, delta):
+            break
+        if cause == "host" or _most_of(_computing(both, last), delta):
+            return replace(waiting, follows=last, cause=cause)
+    return waiting
 
 
-def _waited_out(side: Side, rank: int, tokens: float) -> dict[int, float]:
-    """Host gaps of other ranks, by rank, for which ``rank`` waited: nanoseconds per step over ``tokens``."""
-    device = next(device for device in side.devices() if side.ranks[device] == rank)
+def _most_of(part: float, whole: float) -> bool:
+    return (part > 0) == (whole > 0) and abs(part) >= MOST_OF_IT * abs(whole) > 0
+
+
+def _computing(both: _Both, rank: int) -> int:
+    """By how much longer ``rank`` computes in B; 0 where that may be noise."""
+    found = next((row.compute for row in both.ranks if row.rank == rank), None)
+    return found.delta_ns if found is not None and found.significant else 0
+
+
+def _waited_out(side: Side, rank: int, tokens: float) -> dict[tuple[int, Cause], float]:
+    """What other ranks did while ``rank`` waited for them, by rank and cause: nanoseconds per step over ``tokens``."""
+    device = device_of(side, rank)
+    if device is None:
+        return {}
     each = tokens * (len(side.bounds(device)) - 1)
-    totals = blame(side.attribution, side.matched, device)
-    return {side.ranks[last]: float(total[HOST].sum()) / each for last, total in totals.items()}
+    return {
+        (side.ranks[last], cause): float(total[parts].sum()) / each
+        for last, total in blame(side.attribution, side.matched, device).items()
+        for cause, parts in CAUSES.items()
+    }
 
 
-def rank_changes(a: Side, b: Side, tokens: tuple[float, float]) -> tuple[RankChange, ...]:
-    """Each rank that both sides have; waiting and transfer are ``None`` where they cannot be told apart."""
-    known = a.matched.known and b.matched.known and bool(a.steps and b.steps)
-    shared = [(x, y) for x in a.devices() for y in b.devices() if a.ranks[x] == b.ranks[y]]
-    if not shared:
-        return ()
-    tables = [(_rank_columns(a, x, known) / tokens[0], _rank_columns(b, y, known) / tokens[1]) for x, y in shared]
-    noise = Noise.join([change_of_means(*both) for both in tables])
-    significant = noise.significant()
-    means = [np.concatenate([both[side].mean(axis=0) for both in tables]) for side in (0, 1)]
-
-    def of(place: int) -> Change:
-        return change(float(means[0][place]), float(means[1][place]), noise, place, significant)
-
-    width = len(noise.delta) // len(shared)
-    return tuple(
-        RankChange(
-            rank=a.ranks[x],
-            wall=of(place * width),
-            waiting=of(place * width + 2) if known else None,
-            transfer=of(place * width + 3) if known else None,
-            host=of(place * width + 1),
-        )
-        for place, (x, _) in enumerate(shared)
-    )
+def _with_cause(rows: list[StoryChange], waiting: StoryChange, both: _Both) -> list[StoryChange]:
+    """``rows`` with what caused ``waiting`` on its own rank, if that changed more than on the ranks compared."""
+    a, b = both.sides
+    first, second = (device_of(side, waiting.follows or 0) for side in both.sides)
+    if first is None or second is None:
+        return rows
+    own = [row for row in _of_cells(Grid.of(a, b, both.tokens, (first, second))) if row.about == waiting.cause]
+    here = [row for row in rows if row.about == waiting.cause]
+    if _sum(own) <= _sum(here):
+        return rows
+    return [*(row for row in rows if row.about != waiting.cause), *own]
 
 
-def _rank_columns(side: Side, device: int, known: bool) -> F64:
-    """Wall time and host gaps of each step of ``device``; where ``known``, waiting and transfer in collectives."""
-    wall = np.diff(side.bounds(device)).astype(np.float64)
-    cells = cells_of(side, device)
-    host = cells.table[:, np.isin(_parts_of(cells.codes), HOST)].sum(axis=1)
-    if not known:
-        return np.stack([wall, host], axis=1)
-    own = side.matched.instances[device]
-    paired = own.skew >= 0
-    step = side.places(device, own.row[paired])
-    waiting = np.bincount(step, weights=own.skew[paired], minlength=len(wall))
-    whole = np.bincount(step, weights=(own.end - own.start)[paired], minlength=len(wall))
-    return np.stack([wall, host, waiting, whole - waiting], axis=1)
+def _sum(rows: list[StoryChange]) -> int:
+    return abs(sum(row.change.delta_ns for row in rows))
 
 
-def _parts_of(codes: I64) -> I64:
-    return codes // (NO_CLASS + 1) % len(PARTS)
+def _behind_its_cause(rows: list[StoryChange], waiting: StoryChange) -> list[StoryChange]:
+    """``rows`` with ``waiting`` behind the largest story of what it follows."""
+    cause = next((row for row in rows if row.about == waiting.cause), None)
+    if cause is None or rows.index(cause) < rows.index(waiting):
+        return rows
+    rest = [row for row in rows if row is not cause]
+    at = rest.index(waiting)
+    return [*rest[:at], cause, *rest[at:]]

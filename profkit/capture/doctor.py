@@ -1,0 +1,159 @@
+"""What a host can record: one finding per thing that a capture needs, with what to do where it is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from profkit.traces.nsys_export import OLDEST, find_importer, find_nsys, nsys_version
+
+from .checks import NEEDED_BYTES
+from .machine import nvml
+from .plugin import GROUP
+from .sglang_source import find_sglang, sglang_version
+
+Status = Literal["ok", "missing", "limited"]
+DRIVER_SETTINGS = Path("/proc/driver/nvidia/params")
+ADMIN_ONLY = "RmProfilingAdminOnly: 1"
+EXTRA = "pip install 'profkit[capture]'"
+CAPTURE = "capture"
+SEEN_BY_ALL, SEES_NEWER = (0, 2, 11), 2025
+"""The last release of nvtx whose ranges every nsys records, and the year of the first nsys that records later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a capture needs. ``for_`` names what cannot be done without it, ``remedy`` what to do.
+
+    ``limited`` costs a part of what could be recorded, ``missing`` all of what ``for_`` names.
+    """
+
+    what: str
+    status: Status
+    found: str
+    for_: str = ""
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """All findings of this host, in the order in which a capture needs them."""
+    nsys = find_nsys()
+    release = nsys_version(nsys) if nsys else ()
+    return [*_gpus(), _nsys(nsys, release), *_python(), _nvtx(release), _plugin(), _counters(), *_disk()]
+
+
+def can_capture(findings: list[Finding]) -> bool:
+    """Whether ``profkit capture`` would run."""
+    return not any(finding.status == "missing" and finding.for_ == CAPTURE for finding in findings)
+
+
+def _gpus() -> Iterator[Finding]:
+    """Driver and GPUs, as NVML tells."""
+    with nvml() as library:
+        if library is None:
+            missing = importlib.util.find_spec("pynvml") is None
+            remedy = EXTRA if missing else "install the NVIDIA driver, and check that nvidia-smi lists the GPUs"
+            said = "NVML's Python binding is not installed" if missing else "no NVIDIA driver answers"
+            yield Finding("GPUs and driver", "missing", said, CAPTURE, remedy)
+            return
+        count = library.nvmlDeviceGetCount()
+        names = [_text(library.nvmlDeviceGetName(library.nvmlDeviceGetHandleByIndex(n))) for n in range(count)]
+        driver = _text(library.nvmlSystemGetDriverVersion())
+    if not names:
+        remedy = "check nvidia-smi, and that the container was started with its GPUs"
+        yield Finding("GPUs and driver", "missing", f"driver {driver}, no GPU", CAPTURE, remedy)
+        return
+    shown = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+    yield Finding("GPUs and driver", "ok", f"{shown}, driver {driver}")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _nsys(nsys: Path | None, version: tuple[int, ...]) -> Finding:
+    what = "Nsight Systems"
+    if nsys is None:
+        remedy = "install Nsight Systems, or set $NSYS to the nsys beside an installed Nsight Compute"
+        return Finding(what, "missing", "nsys is not on PATH, in $NSYS, or beside Nsight Compute", CAPTURE, remedy)
+    shown = ".".join(map(str, version)) or "unknown version"
+    if version[: len(OLDEST)] < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return Finding(what, "missing", f"{shown} at {nsys}", CAPTURE, f"install nsys {needed} or newer")
+    if find_importer(nsys) is None:
+        remedy = "install the whole of Nsight Systems: its host tools turn an interrupted recording into a report"
+        return Finding(what, "limited", f"{shown} at {nsys}, without QdstrmImporter", "interrupted recordings", remedy)
+    return Finding(what, "ok", f"{shown} at {nsys}")
+
+
+def _python() -> Iterator[Finding]:
+    """SGLang, and PyTorch, whose profiler can record as well."""
+    package = find_sglang()
+    if package is None:
+        remedy = "run profkit with the Python that serves (`pip install sglang` there), or set PYTHONPATH to it"
+        yield Finding("SGLang", "missing", "not installed for this Python", CAPTURE, remedy)
+    else:
+        yield Finding("SGLang", "ok", sglang_version(package))
+    if importlib.util.find_spec("torch") is None:
+        yield Finding("PyTorch", "limited", "not installed for this Python", "PyTorch profiler", "it comes with SGLang")
+    else:
+        yield Finding("PyTorch", "ok", _version("torch"))
+
+
+def _nvtx(nsys: tuple[int, ...]) -> Finding:
+    """The package that annotates steps; older recorders do not see what newer releases of it push."""
+    if importlib.util.find_spec("nvtx") is None:
+        return Finding("NVTX", "missing", "the package nvtx is not installed", CAPTURE, EXTRA)
+    version = _version("nvtx")
+    newer = tuple(int(part) for part in version.split(".") if part.isdigit()) > SEEN_BY_ALL
+    if nsys and nsys < (SEES_NEWER,) and newer:
+        known = ".".join(map(str, SEEN_BY_ALL))
+        remedy = f"pip install nvtx=={known}, or nsys {SEES_NEWER} or newer"
+        return Finding("NVTX", "missing", f"{version}, whose ranges this nsys does not see", CAPTURE, remedy)
+    return Finding("NVTX", "ok", version)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "installed, version unknown"
+
+
+def _plugin() -> Finding:
+    """Whether SGLang will find profkit's entry point: capture adds it where profkit is only on PYTHONPATH."""
+    entries = importlib.metadata.entry_points(group=GROUP)
+    if any(entry.name == "profkit" for entry in entries):
+        return Finding("profkit's plugin", "ok", f"entry point profkit of {GROUP}")
+    return Finding("profkit's plugin", "ok", "no package is installed; capture hands it to SGLang on PYTHONPATH")
+
+
+def _counters() -> Finding:
+    """Whether this user may read the GPUs' hardware counters."""
+    what, why = "GPU counters", "PCIe, NVLink, DRAM and SM activity"
+    try:
+        admin_only = ADMIN_ONLY in DRIVER_SETTINGS.read_text()
+    except OSError:
+        return Finding(what, "limited", "the driver does not say who may read them", why)
+    if admin_only and os.geteuid() != 0:
+        remedy = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+        return Finding(what, "limited", "for administrators only", why, remedy)
+    return Finding(what, "ok", "this user may read them")
+
+
+def _disk() -> Iterator[Finding]:
+    for place in dict.fromkeys((Path.cwd(), Path(tempfile.gettempdir()))):
+        free = shutil.disk_usage(place).free
+        room = f"{free / 2**30:,.0f} GiB free in {place}"
+        if free < NEEDED_BYTES:
+            remedy = f"free {NEEDED_BYTES / 2**30:.0f} GiB, or use -o and $TMPDIR"
+            yield Finding("disk", "missing", room, CAPTURE, remedy)
+        else:
+            yield Finding("disk", "ok", room)

@@ -224,8 +224,8 @@ TRACE = {
     "devices": {}, "graphs": {}, "cycle": CYCLE, "verdict": [CAUSE],
 }  # fmt: skip
 CAUSES = {
-    "host_late", "straggler_host", "straggler_compute", "sync", "link_bound", "link_contended", "padding", "eager_fallback",
-    "drafter_cost", "verify_cost", "graph_gaps", "queue", "unexplained",
+    "host_late", "straggler_host", "straggler_compute", "sync", "link_bound", "link_contended", "padding",
+    "eager_fallback", "drafter_cost", "verify_cost", "graph_gaps", "queue", "unexplained",
 }  # fmt: skip
 
 

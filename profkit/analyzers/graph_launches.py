@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I8, I64, Bools, Index, OpKind
+from profkit.traces import I8, I64, Bools, Index, OpKind, Trace
 
 from .attribution import Attribution
 from .owners import pair_keys
@@ -49,6 +49,12 @@ def graph_launches(attribution: Attribution, device: int) -> GraphLaunches:
     by_time = np.argsort(ops.start[first], kind="stable")
     first = first[by_time]
     return GraphLaunches(first, attribution.launch[first], attribution.phase[first], size[by_time])
+
+
+def graph_launch_rows(trace: Trace) -> Index:
+    """Rows of ``trace.launches`` that launch a graph."""
+    names = np.array(["GraphLaunch" in text for text in trace.strings] or [False])
+    return np.flatnonzero(names[trace.launches.api]) if len(trace.launches) else np.empty(0, np.intp)
 
 
 def earlier_work(attribution: Attribution, device: int, first: Index) -> tuple[I64, Bools]:

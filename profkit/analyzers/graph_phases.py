@@ -48,6 +48,7 @@ def graph_phases(
             captured_batch_size=padding.captured,
             padded_steps=padding.steps,
             padding_ns=padding.ns,
+            padded=padding.padded or (),
         )
     return dict(sorted(table.items(), key=lambda item: PHASE[item[0]]))
 

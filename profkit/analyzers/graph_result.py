@@ -8,12 +8,25 @@ from __future__ import annotations
 from msgspec import Struct
 
 
+class PaddedBatch(Struct, frozen=True):
+    """Steps of one batch size that replay a phase's graphs for a larger one.
+
+    ``padding_ns`` is the most that their padded rows can cost.
+    """
+
+    batch_size: int
+    captured_batch_size: int
+    steps: int
+    padding_ns: int
+
+
 class GraphPhase(Struct, frozen=True):
     """One phase of the decode steps: its ops, and the sum of their durations, inside and outside of graphs.
 
     ``first_op_after_free_ns_median`` is from when both the launch call had begun and the GPU's earlier work was done
-    to a graph's first op. ``gap_in_graph_ns`` is the partition's. ``padding_ns`` is the most that padded rows of the
-    batch can cost; ``padded_steps`` counts the steps with any.
+    to a graph's first op. ``gap_in_graph_ns`` is the partition's. ``batch_size`` is the usual one, and
+    ``captured_batch_size`` the one that its graphs were mostly captured for. ``padding_ns`` is the most that padded
+    rows of the batch can cost; ``padded_steps`` counts the steps with any, and ``padded`` has both by batch size.
     """
 
     ops_in_graphs: int | None
@@ -31,6 +44,7 @@ class GraphPhase(Struct, frozen=True):
     captured_batch_size: int | None
     padded_steps: int | None
     padding_ns: int | None
+    padded: tuple[PaddedBatch, ...] = ()
 
 
 class OutsideOps(Struct, frozen=True):
@@ -82,13 +96,15 @@ class Synchronisation(Struct, frozen=True):
 
 
 class Fallback(Struct, frozen=True):
-    """Steps in which a phase ran without a graph though it ran in one in others.
+    """Steps in which a phase ran without the graphs that it has in others: without any, or ``partial``, without some.
 
     ``steps`` count the device's decode steps from 0; ``batch_sizes`` are theirs, as far as labels tell. ``extra_ns`` is
-    the median wall time of these steps minus that of the steps in which the phase ran in a graph.
+    the median wall time of these steps minus that of the steps in which the phase ran in its graphs; ``None`` where no
+    such step is known from start to start.
     """
 
     phase: str
     steps: tuple[int, ...]
     batch_sizes: tuple[int | None, ...]
     extra_ns: int | None
+    partial: bool = False

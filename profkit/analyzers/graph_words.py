@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from .graph_result import Boundary, Fallback, Synchronisation
+from .graph_ranks import Disagreement
+from .graph_result import Boundary, Fallback, GraphPhase, Synchronisation
 from .result import GraphFigures
 from .words import counted, duration, listed, share
+
+MAX_LISTED = 6
 
 
 def graph_findings(graphs: GraphFigures, steps: int) -> tuple[str, ...]:
@@ -28,15 +31,26 @@ def _coverage(graphs: GraphFigures, steps: int) -> Iterator[str]:
     outside_ns = sum(phase.outside_ns for phase in graphs.phases.values())
     host = sum(row.host_ns for row in graphs.outside) / steps
     if len(known) < len(inside):
-        yield f"the recording does not hold the kernels of graphs; {outside_ops:,.0f} ops per step are outside of them"
+        yield f"the recording does not hold the kernels of graphs; {_ops(outside_ops)} per step are outside of them"
     elif not any(known):
-        yield f"no graph is launched: {outside_ops:,.0f} ops per step cost the host {duration(host)} in launch calls"
+        yield f"no graph is launched: {_ops(outside_ops)} per step cost the host {duration(host)} in launch calls"
+    elif not outside_ops:
+        yield "all GPU work of a step runs in graphs"
     else:
         yield (
             f"{_most(sum(known), sum(known) + outside_ns)} of the GPU time of a step runs in graphs; "
-            f"{outside_ops:,.0f} ops stay outside and cost the GPU {duration(outside_ns / steps)} and the host "
+            f"{_ops(outside_ops)} per step {'stays' if outside_ops == 1 else 'stay'} outside and "
+            f"{'costs' if outside_ops == 1 else 'cost'} the GPU {duration(outside_ns / steps)} and the host "
             f"{duration(host)} in launch calls"
         )
+
+
+def _ops(per_step: float) -> str:
+    """A number of ops that is 0 only where there are none: ``55 ops``, ``0.3 ops``, ``fewer than 0.1 ops``."""
+    if 0 < per_step < 0.1:
+        return "fewer than 0.1 ops"
+    digits = 0 if per_step >= 10 or per_step == int(per_step) else 1
+    return f"{per_step:,.{digits}f} op{'' if per_step == 1 else 's'}"
 
 
 def _most(part: int, whole: int) -> str:
@@ -51,11 +65,12 @@ def _eager_phases(graphs: GraphFigures) -> Iterator[str]:
 
 
 def _fallback(row: Fallback, steps: int) -> str:
-    numbers = [str(number) for number in row.steps[:6]] + (["others"] if len(row.steps) > 6 else [])
+    numbers = some([str(number) for number in row.steps])
     sizes = [str(size) for size in sorted({size for size in row.batch_sizes if size is not None})]
     batch = f", at batch {listed(sizes)}" if sizes else ""
-    which = f"step{'' if len(row.steps) == 1 else 's'} {listed(numbers)} from 0{batch}"
-    text = f"{row.phase} runs without its graph in {len(row.steps)} of {counted(steps, 'step')} ({which})"
+    which = f"step{'' if len(row.steps) == 1 else 's'} {numbers} from 0{batch}"
+    how = "partly outside of its graphs" if row.partial else "without its graph"
+    text = f"{row.phase} runs {how} in {len(row.steps)} of {counted(steps, 'step')} ({which})"
     if row.extra_ns is None:
         return text
     if not row.extra_ns:
@@ -67,11 +82,36 @@ def _fallback(row: Fallback, steps: int) -> str:
 def _padding(graphs: GraphFigures, steps: int) -> Iterator[str]:
     for name, phase in graphs.phases.items():
         if phase.padded_steps and phase.padding_ns:
-            sizes = f" for batch {phase.captured_batch_size}" if phase.captured_batch_size else " for a larger batch"
             yield (
-                f"the graph of {name} was captured{sizes} and is padded in {phase.padded_steps} of "
-                f"{counted(steps, 'step')}: that costs the GPU at most {duration(phase.padding_ns / steps)} per step"
+                f"{name} is padded in {phase.padded_steps} of {counted(steps, 'step')} ({padded_batches([phase])}): "
+                f"that costs the GPU at most {duration(phase.padding_ns / steps)} per step"
             )
+
+
+def padded_batches(phases: Sequence[GraphPhase]) -> str:
+    """Which batch sizes ran in graphs for which larger ones: ``batch 3 in a graph for 4, batch 5 in one for 8``."""
+    pairs = sorted({(row.batch_size, row.captured_batch_size) for phase in phases for row in phase.padded})
+    return some([f"batch {real} in a graph for {captured}" for real, captured in pairs])
+
+
+def some(items: list[str]) -> str:
+    """The first of many, listed."""
+    return listed(items[:MAX_LISTED] + (["others"] if len(items) > MAX_LISTED else []))
+
+
+def graphs_on_ranks(found: Sequence[Disagreement], ranks: Mapping[int, int]) -> tuple[str, ...]:
+    """What runs in graphs on some ranks only, as sentences without a full stop; ``ranks`` are those of the devices."""
+    return tuple(
+        f"{listed(list(row.phases))} {'runs' if len(row.phases) == 1 else 'run'} in graphs on "
+        f"{_named(row.graphed, ranks)}, but not on {_named(row.eager, ranks)}: ranks should run alike"
+        for row in found
+    )
+
+
+def _named(devices: Sequence[int], ranks: Mapping[int, int]) -> str:
+    """``rank 0``, ``ranks 0 and 2``."""
+    numbers = [str(number) for number in sorted(ranks[device] for device in devices)]
+    return f"rank{'' if len(numbers) == 1 else 's'} {some(numbers)}"
 
 
 def boundary(row: Boundary | Synchronisation) -> str:

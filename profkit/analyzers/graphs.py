@@ -10,12 +10,14 @@ from profkit.traces import I64, Index, OpKind, Trace
 from .attribution import Attribution
 from .graph_boundaries import boundaries, crossings
 from .graph_fallbacks import PhaseSteps, eager_phases, fallback_ns, fallbacks
-from .graph_launches import GraphLaunches, decode_rows, graph_launches, launch_leads, median
+from .graph_launches import GraphLaunches, decode_rows, graph_launch_rows, graph_launches, launch_leads, median
 from .graph_outside import outside_ops
 from .graph_padding import padding_of
 from .graph_phases import graph_phases
+from .graph_ranks import disagreements
 from .graph_syncs import synchronisations
-from .graph_words import graph_findings
+from .graph_words import graph_findings, graphs_on_ranks
+from .ranks import rank_of_device
 from .result import DeviceFigures, GraphFigures
 from .vocabulary import PHASES
 
@@ -33,12 +35,6 @@ def graph_nodes_missing(trace: Trace, launch: I64) -> str | None:
     if len(rows) and with_ops < len(rows) / 2:
         return f"{len(rows) - with_ops} of {len(rows)} graph launches have no recorded kernel"
     return None
-
-
-def graph_launch_rows(trace: Trace) -> Index:
-    """Rows of ``trace.launches`` that launch a graph."""
-    names = np.array(["GraphLaunch" in text for text in trace.strings] or [False])
-    return np.flatnonzero(names[trace.launches.api]) if len(trace.launches) else np.empty(0, np.intp)
 
 
 def graph_figures(attribution: Attribution, device: int, figures: DeviceFigures) -> GraphFigures:
@@ -69,7 +65,8 @@ def graph_figures(attribution: Attribution, device: int, figures: DeviceFigures)
         boundaries=boundaries(attribution, device, crossed),
         synchronisations=synchronisations(attribution, device, crossed, idle_known),
     )
-    return structs.replace(graphs, findings=graph_findings(graphs, figures.steps))
+    ranks = graphs_on_ranks(disagreements(attribution), rank_of_device(trace)) if nodes_known else ()
+    return structs.replace(graphs, findings=(*graph_findings(graphs, figures.steps), *ranks))
 
 
 def _first_of_launch(attribution: Attribution, rows: Index) -> Index:

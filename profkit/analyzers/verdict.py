@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from .collectives import Exposed, exposed_collectives
 from .contention import contended_transfer
+from .graph_fallbacks import FORWARDS
+from .graph_ranks import disagreements
+from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
 from .result import Cause
 from .stragglers import stragglers, sync_cause
@@ -35,6 +38,7 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *_link(view, exposed),
         *_padding(view),
         *_eager_fallback(view),
+        *_eager_ranks(view),
         *_own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
@@ -126,17 +130,22 @@ def _dearest_phase(view: View, *parts: str) -> str:
 
 
 def _padding(view: View) -> list[Cause]:
-    """Work on padded rows, if graphs were captured for a larger batch: at most, as not all work grows with it."""
-    captured, real = view.graphs[view.slowest].captured_batch_size, view.cycle.batch_size
-    if not captured or not real or captured <= real:
+    """Work on padded rows, where graphs ran for fewer requests than captured for: at most, as not all grows with it."""
+    table, steps = view.graphs[view.slowest].phases, max(view.devices[view.slowest].steps, 1)
+    phases = {name: phase for name, phase in table.items() if name in FORWARDS and phase.padding_ns}
+    if not phases:
         return []
-    work = sum(view.phase_per_step(phase, "compute") for phase in ("draft", "verify", "decode"))
-    graphs = [phase.padding_ns for phase in view.graphs[view.slowest].phases.values() if phase.padding_ns is not None]
-    in_graphs = sum(graphs) / max(view.devices[view.slowest].steps, 1) if graphs else work
-    cost = min(work * (1 - real / captured), in_graphs)
+    work = sum(
+        view.phase_per_step(name, "compute") * (phase.padding_ns or 0) / (phase.in_graphs_ns or 1)
+        for name, phase in phases.items()
+    )
+    cost = min(work, sum(phase.padding_ns or 0 for phase in phases.values()) / steps)
+    padded = max(phase.padded_steps or 0 for phase in phases.values())
+    sizes = sorted({max(row.batch_size, 1) for phase in phases.values() for row in phase.padded})
     text = (
-        f"the graphs were captured for batch {captured}, the step has {real}: up to {duration(cost)} of a "
-        f"{duration(view.step_ns)} step works on padding; capture a graph for batch {real}"
+        f"{padded} of {steps} steps replay graphs for a larger batch ({padded_batches(list(phases.values()))}): up to "
+        f"{duration(cost)} of a {duration(view.step_ns)} step works on padding; capture graphs for batch "
+        f"{some([str(size) for size in sizes])}"
     )
     return [Cause("padding", None, None, "compute", round(cost), text)]
 
@@ -147,7 +156,7 @@ def _eager_fallback(view: View) -> list[Cause]:
     cost = (graphs.fallback_ns or 0) / steps
     if cost <= 0:
         return []
-    phases = [row.phase for row in graphs.fallbacks]
+    phases = list(dict.fromkeys(row.phase for row in graphs.fallbacks))
     fallen = {step for row in graphs.fallbacks for step in row.steps}
     largest = max(view.attribution.trace.run.graph_batch_sizes, default=None)
     sizes = {size for row in graphs.fallbacks for size in row.batch_sizes if size is not None}
@@ -155,11 +164,38 @@ def _eager_fallback(view: View) -> list[Cause]:
     advice = (
         f"capture graphs for batch {listed(beyond)}" if beyond else "find out from the server's log what rules them out"
     )
+    how = "partly without graphs" if all(row.partial for row in graphs.fallbacks) else "without graphs"
     text = (
-        f"{listed(phases)} {'runs' if len(phases) == 1 else 'run'} without graphs in {len(fallen)} of {steps} steps, "
+        f"{listed(phases)} {'runs' if len(phases) == 1 else 'run'} {how} in {len(fallen)} of {steps} steps, "
         f"which costs {duration(cost)} of a {duration(view.step_ns)} step on average: {advice}"
     )
     return [Cause("eager_fallback", None, phases[0] if len(phases) == 1 else None, None, round(cost), text)]
+
+
+def _eager_ranks(view: View) -> list[Cause]:
+    """How much longer ranks wait for their hosts in phases that run in graphs on other ranks only."""
+    causes = []
+    for row in disagreements(view.attribution):
+        late = {d: _late_in(view, d, row.phases) for d in (*row.graphed, *row.eager) if d in view.devices}
+        usual = min((late[device] for device in row.graphed if device in late), default=0.0)
+        for device in row.eager:
+            cost, rank = late.get(device, 0.0) - usual, view.devices[device].rank
+            text = (
+                f"rank {rank} runs {listed(list(row.phases))} without the graphs that other ranks have, and its GPU "
+                f"waits {duration(cost)} of a {duration(view.step_ns)} step longer for its host there: find out from "
+                "the server's log why it has none"
+            )
+            phase = row.phases[0] if len(row.phases) == 1 else None
+            causes.append(Cause("eager_fallback", rank, phase, None, round(cost), text))
+    return causes
+
+
+def _late_in(view: View, device: int, phases: tuple[str, ...]) -> float:
+    """Nanoseconds per step that a device waits for its host in some phases."""
+    figures = view.devices[device]
+    cells = [figures.phase_partition_ns.get(phase, {}) for phase in phases]
+    waits = sum(cell.get(part) or 0 for cell in cells for part in (*LATE_PARTS, "gap_graph_launch"))
+    return waits / max(figures.steps, 1)
 
 
 def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:

@@ -1,4 +1,7 @@
-"""The graphs of one rank as text: what runs inside and outside of them, and what the host waits for."""
+"""The graphs of one rank as text, in short: what runs inside and outside of them, and what the host waits for.
+
+The page and ``--json`` have all rows.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,12 @@ from profkit.analyzers.words import duration
 from .units import sentence
 
 UNKNOWN = "unknown"
-MAX_OUTSIDE = 10
+MAX_OUTSIDE = 5
 MAX_SYNCS = 6
-NAME = 30
+MIN_BLOCKED = 0.01
+"""Share of the step for which the GPU idles behind blocking calls, below which they are not shown."""
+
+NAME, RANGE = 30, 20
 VERSION = re.compile(r"_v\d+$")
 
 
@@ -41,13 +47,20 @@ def graph_blocks(trace: TraceFigures, device: DeviceFigures, wide: bool) -> Iter
         yield _outside(graphs, device.steps, which, wide)
     if graphs.boundaries:
         yield _boundaries(graphs, which)
-    if graphs.synchronisations:
+    if _blocks(graphs, device):
         yield _synchronisations(graphs, device.steps, which, wide)
     yield Block(lines=tuple(sentence(finding) for finding in graphs.findings))
 
 
+def _blocks(graphs: GraphFigures, device: DeviceFigures) -> bool:
+    """Whether the device idles behind blocking calls for a while, or nobody knows for how long."""
+    idle = [row.gap_sync_ns for row in graphs.synchronisations]
+    known = sum(ns for ns in idle if ns is not None)
+    return None in idle or known >= max(MIN_BLOCKED * (device.window.wall_ns if device.window else 0), 1)
+
+
 def _phases(graphs: GraphFigures, steps: int, which: str, wide: bool) -> Block:
-    columns = ("phase", "in graphs", "GPU time", "outside", "GPU time", "idle in graphs", "GPU free to first op")
+    columns = ("phase", "in graphs", "GPU time", "outside", "GPU time", "launch call", "idle inside", "start-up")
     rows = [
         (
             name,
@@ -55,13 +68,16 @@ def _phases(graphs: GraphFigures, steps: int, which: str, wide: bool) -> Block:
             _time(phase.in_graphs_ns, steps) if phase.ops_in_graphs != 0 else "–",
             _count(phase.ops_outside, steps),
             _time(phase.outside_ns, steps) if phase.ops_outside else "–",
-            _time(phase.gap_in_graph_ns, steps) if phase.launches else "–",
-            _time(phase.first_op_after_free_ns_median) if phase.launches else "–",
+            "–" if phase.launches == 0 else _time(phase.launch_call_ns_median),
+            "–" if phase.launches == 0 else _time(phase.gap_in_graph_ns, steps),
+            "–" if phase.launches == 0 else _time(phase.first_op_after_free_ns_median),
         )
         for name, phase in graphs.phases.items()
     ]
-    kept = len(columns) if wide else len(columns) - 2
-    return Block(f"In graphs and outside{which}, per step", columns[:kept], tuple(row[:kept] for row in rows))
+    kept = len(columns) if wide else len(columns) - 1
+    line = "launch call: the host's time in one, median"
+    lines = (f"{line}; start-up: from a free GPU to the first op" if wide else line,)
+    return Block(f"In graphs and outside{which}, per step", columns[:kept], tuple(row[:kept] for row in rows), lines)
 
 
 def _outside(graphs: GraphFigures, steps: int, which: str, wide: bool) -> Block:
@@ -70,7 +86,7 @@ def _outside(graphs: GraphFigures, steps: int, which: str, wide: bool) -> Block:
         (
             short_name(row.name)[:NAME],
             row.phase,
-            *((row.range or "–", VERSION.sub("", row.api)) if wide else ()),
+            *(((row.range or "–")[:RANGE],) if wide else ()),
             _count(row.ops, steps),
             _time(row.gpu_ns, steps),
             _time(row.host_ns, steps),
@@ -78,7 +94,7 @@ def _outside(graphs: GraphFigures, steps: int, which: str, wide: bool) -> Block:
         for row in shown
     ]
     more = len(graphs.outside) - len(shown)
-    where = ("range", "launched by") if wide else ()
+    where = ("range",) if wide else ()
     return Block(
         f"What stays outside of graphs{which}, per step",
         ("kernel or copy", "phase", *where, "ops", "GPU time", "launch calls"),
@@ -105,7 +121,7 @@ def _synchronisations(graphs: GraphFigures, steps: int, which: str, wide: bool) 
         (
             VERSION.sub("", row.api),
             boundary(row),
-            *((row.range or "–",) if wide else ()),
+            *(((row.range or "–")[:RANGE],) if wide else ()),
             _count(row.calls, steps),
             _time(row.host_ns, steps),
             _time(row.gap_sync_ns, steps),
@@ -115,7 +131,7 @@ def _synchronisations(graphs: GraphFigures, steps: int, which: str, wide: bool) 
     more = len(graphs.synchronisations) - len(shown)
     return Block(
         f"Blocking calls of the host{which}, per step",
-        ("call", "between", *(("range",) if wide else ()), "calls", "host blocked", "GPU idle meanwhile"),
+        ("call", "between", *(("range",) if wide else ()), "calls", "host blocked", "GPU idle"),
         tuple(rows),
         (f"… and {more} more: see --json or the page",) if more else (),
     )

@@ -196,21 +196,15 @@ def _graphs(trace: TraceFigures, most: int) -> Table:
         "CUDA graphs of the decode steps", "", *(f"rank {trace.devices[device].rank}" for device, _ in shown)
     )
     graphs = [graph for _, graph in shown]
-
-    def time(ns: int | None) -> str:
-        return UNKNOWN if ns is None else duration(ns)
-
     table.add_row("graph launches per step", *(f"{g.launches_per_step or 0:.1f}" for g in graphs))
     for phase in dict.fromkeys(phase for graph in graphs for phase in graph.nodes_per_launch):
         table.add_row(
             f"kernels and copies per launch, {phase}", *(f"{g.nodes_per_launch.get(phase, 0):,}" for g in graphs)
         )
     table.add_row("ops outside graphs per step", *(f"{g.ops_outside_graphs_per_step or 0:.0f}" for g in graphs))
-    table.add_row("launch call, median", *(time(g.launch_call_ns_median) for g in graphs))
-    table.add_row("first op after the call began, median", *(time(g.first_op_latency_ns_median) for g in graphs))
-    table.add_row("launch lead, median", *(time(g.launch_lead_ns_median) for g in graphs))
-    ahead = [UNKNOWN if g.run_ahead_share is None else f"{g.run_ahead_share:.0%}" for g in graphs]
-    table.add_row("launches with the host ahead", *ahead)
+    for phase in dict.fromkeys(phase for graph in graphs for phase in graph.nodes_per_launch):
+        calls = [graph.phases[phase].launch_call_ns_median if phase in graph.phases else None for graph in graphs]
+        table.add_row(f"launch call, {phase}, median", *("–" if ns is None else duration(ns) for ns in calls))
     return table
 
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from profkit import Recording, analyze
 from profkit.analyzers import attribute
-from profkit.analyzers.result import Boundary, Fallback, GraphFigures, OutsideOps, Synchronisation, TraceFigures
-from profkit.traces import Run, Trace
+from profkit.analyzers.result import Boundary, GraphFigures, OutsideOps, Synchronisation, TraceFigures
+from profkit.traces import Trace
 from tests.analyzers.engine import Plan, run
 from tests.analyzers.random_traces import traces
 from tests.builders import TraceBuilder
@@ -150,86 +150,6 @@ def test_a_call_inside_another_one_is_part_of_it() -> None:
     assert found.synchronisations == (
         Synchronisation("decode", "decode", True, "cudaStreamSynchronize", "read tokens", 1, 100, 100),
     )
-
-
-# -- Padding and fallbacks -------------------------------------------------------------------------------------------
-
-
-def plain_steps(*steps: tuple[int, bool, int], sizes: tuple[int, ...] = ()) -> Trace:
-    """Steps of 1,000 ns of a batch, in a graph or not, whose two kernels take as long as given together."""
-    builder = TraceBuilder().run(Run(graph_batch_sizes=sizes))
-    for number, (batch, graphed, length) in enumerate(steps):
-        at = number * 1_000
-        builder.range(at, at + 500, f"step:decode bs={batch}").range(at + 5, at + 400, "target")
-        first, second = ("gemm", at + 30, at + 40), ("attention", at + 40, at + 30 + length)
-        if graphed:
-            builder.graph(at + 10, at + 20, first, second)
-        else:
-            builder.launch(at + 10, at + 20, *first).launch(at + 21, at + 25, *second)
-    return builder.trace()
-
-
-def test_padding_by_the_sizes_of_the_run() -> None:
-    """Batch 3 replays the graph for 4, batch 5 the one for 8: at most 1/4 of 100 ns and 3/8 of 80 ns, twice."""
-    steps = ((3, True, 100), (5, True, 80), (5, True, 80), (8, True, 90))
-    decode = graphs_of(plain_steps(*steps, sizes=(1, 2, 4, 8))).phases["decode"]
-    assert (decode.batch_size, decode.captured_batch_size) == (5, 8)
-    assert (decode.padded_steps, decode.padding_ns) == (3, 25 + 60)
-
-
-def test_padding_by_a_replay_for_a_larger_batch() -> None:
-    """Nobody says what was captured, but the nodes of batch 5 served 8 too; what 8 was captured for is unknown."""
-    decode = graphs_of(plain_steps((5, True, 80), (5, True, 80), (8, True, 90))).phases["decode"]
-    assert (decode.captured_batch_size, decode.padded_steps, decode.padding_ns) == (8, 2, 60)
-
-
-def test_padding_is_unknown_where_nothing_tells() -> None:
-    decode = graphs_of(plain_steps((5, True, 80), (5, True, 80))).phases["decode"]
-    assert (decode.batch_size, decode.captured_batch_size) == (5, None)
-    assert (decode.padded_steps, decode.padding_ns) == (None, None)
-
-
-def test_no_padding_at_a_captured_size() -> None:
-    decode = graphs_of(plain_steps((8, True, 80), (8, True, 80), sizes=(4, 8))).phases["decode"]
-    assert (decode.captured_batch_size, decode.padded_steps, decode.padding_ns) == (8, 0, 0)
-
-
-def test_steps_that_fall_back() -> None:
-    """Walls: 1,000 ns from first op to first op, and 600 of the last step, which has no graph either."""
-    found = graphs_of(plain_steps((1, True, 100), (9, False, 300), (1, True, 100), (9, False, 600), sizes=(1, 8)))
-    assert found.fallbacks == (Fallback("decode", (1, 3), (9, 9), (1_000 + 600) // 2 - 1_000),)
-    assert found.fallback_ns == 2 * -200
-    assert found.eager_phases == ()
-
-
-def test_a_fallback_that_costs_is_a_cause() -> None:
-    """A batch beyond the captured ones runs eagerly, and the next step comes 4,000 ns later for it."""
-    builder = TraceBuilder().run(Run(graph_batch_sizes=(1, 8)))
-    for at, batch in ((0, 8), (1_000, 8), (2_000, 9), (7_000, 8), (8_000, 8)):
-        builder.range(at, at + 900, f"step:decode bs={batch}").range(at + 5, at + 800, "target")
-        if batch == 8:
-            builder.graph(at + 10, at + 20, ("gemm", at + 30, at + 900))
-        else:
-            builder.launch(at + 10, at + 20, "gemm", at + 30, at + 900)
-    figures = figures_of(builder.trace())
-    assert figures.graphs["0"].fallback_ns == 4_000
-    cause = next(cause for cause in figures.verdict if cause.cause == "eager_fallback")
-    assert (cause.ns_per_step, cause.rank, cause.phase) == (800, None, "decode")
-    assert cause.text.endswith("capture graphs for batch 9")
-    assert "decode runs without its graph in 1 of 5 steps (step 2 from 0, at batch 9)" in " ".join(
-        figures.graphs["0"].findings
-    )
-
-
-def test_a_phase_that_never_has_a_graph() -> None:
-    builder = TraceBuilder()
-    for at in (0, 1_000):
-        builder.range(at, at + 900, "step:decode bs=1").range(at + 5, at + 100, "draft")
-        builder.launch(at + 10, at + 20, "gemm", at + 30, at + 60)
-        builder.range(at + 110, at + 200, "target").graph(at + 120, at + 130, ("gemm", at + 140, at + 300))
-    found = graphs_of(builder.trace())
-    assert (found.eager_phases, found.fallbacks, found.fallback_ns) == (("draft",), (), 0)
-    assert "draft never runs in a graph, though verify does" in found.findings
 
 
 def test_whole_graphs_leave_unknown_what_is_inside() -> None:

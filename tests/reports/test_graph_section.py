@@ -49,7 +49,7 @@ def test_the_section_says_what_stands_out() -> None:
     for said in (
         "Draft never runs in a graph, though verify does.",
         "Verify runs without its graph in 1 of 6 steps (step 2 from 0, at batch 40), and takes no longer for it.",
-        "The graph of verify was captured for batch 8 and is padded in 5 of 6 steps: that costs the GPU at most",
+        "Verify is padded in 5 of 6 steps (batch 5 in a graph for 8): that costs the GPU at most",
         "Padding is an upper bound",
         "3.3 ops per step, of 15 kinds: the ten dearest.",
         "cudaStreamSynchronize",
@@ -62,9 +62,35 @@ def test_the_section_says_what_stands_out() -> None:
 def test_the_terminal_says_it_too() -> None:
     text = terminal(falling_back())
     assert "In graphs and outside, per step" in text and "What stays outside of graphs, per step" in text
-    assert "… and 5 more kinds: see --json or the page" in text
+    assert "… and 10 more kinds: see --json or the page" in text
     assert "verify → next draft" in text and "Blocking calls of the host, per step" in text
     assert "Draft never runs in a graph, though verify does." in text
+
+
+def test_the_terminal_has_the_launch_call_of_each_phase() -> None:
+    """Of the graphs of verify, 8,000 ns; draft has none."""
+    lines = terminal(falling_back(), 80).split("In graphs and outside")[1].splitlines()
+    assert [line.split()[:1] for line in lines[1:4]] == [["phase"], ["draft"], ["verify"]]
+    assert "launch call" in lines[1] and "8.00 µs" not in lines[2] and "8.00 µs" in lines[3]
+
+
+def test_blocking_calls_that_cost_nothing_stay_away_from_the_terminal() -> None:
+    """The GPU works on during the call: nothing idles for it, so it is on the page only."""
+    builder = TraceBuilder()
+    for at in range(0, 400_000, 100_000):
+        builder.range(at, at + 90_000, "step:decode bs=1").range(at + 1_000, at + 50_000, "target")
+        builder.graph(at + 2_000, at + 4_000, ("gemm", at + 5_000, at + 101_000))
+        builder.call(at + 60_000, at + 70_000, "cudaStreamSynchronize")
+    assert "Blocking calls" not in terminal(builder.trace())
+    assert "cudaStreamSynchronize" in section_of(page(("run", builder.trace())))
+
+
+def test_headers_of_graph_tables_are_whole() -> None:
+    """Nothing is cut off with "…" at 80 columns or where the wide tables begin."""
+    for width in (80, 96):
+        text = terminal(falling_back(), width)
+        cut = text[text.index("In graphs and outside") : text.index("Draft never runs")]
+        assert all(line.startswith("… and") for line in cut.splitlines() if "…" in line and "from … to" not in line)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -100,4 +126,10 @@ def test_rows_of_json_hold_all_that_is_outside() -> None:
     assert [row["gpu_ns"] for row in graphs["outside"]] == sorted(
         (r["gpu_ns"] for r in graphs["outside"]), reverse=True
     )
-    assert graphs["fallbacks"][0] == {"phase": "verify", "steps": [2], "batch_sizes": [40], "extra_ns": 0}
+    assert graphs["fallbacks"][0] == {
+        "phase": "verify",
+        "steps": [2],
+        "batch_sizes": [40],
+        "extra_ns": 0,
+        "partial": False,
+    }

@@ -33,8 +33,8 @@ class Numbering:
     inside: Bools
 
 
-def build_model(attribution: Attribution, matched: MatchedCollectives) -> Model:
-    """The model of all calls and ops of a recording."""
+def build_model(attribution: Attribution, matched: MatchedCollectives, most_steps: int | None = None) -> Model:
+    """The model of all calls and ops of a recording, or of what was launched before step ``most_steps`` began."""
     trace, launches = attribution.trace, attribution.trace.launches
     (thread,) = pair_keys((launches.pid, launches.tid))
     launching = np.zeros(len(launches), np.bool_)
@@ -43,7 +43,11 @@ def build_model(attribution: Attribution, matched: MatchedCollectives) -> Model:
     rows = np.flatnonzero((launching | blocking) & np.isin(thread, thread[launching]))
     rows = rows[np.lexsort((launches.start[rows], thread[rows]))]
     numbering = _numbering(attribution, rows)
-    work = work_of(attribution, matched, rows)
+    kept = np.ones(len(trace.ops), np.bool_)
+    if most_steps is not None and np.any(numbering.step >= most_steps):
+        early, kept = _begun_before(attribution, rows, numbering.step, most_steps)
+        rows, numbering = rows[early], Numbering(numbering.step[early], numbering.inside[early])
+    work, waits = work_of(attribution, matched, rows, kept)
     end = work.origin + (trace.ops.end - trace.ops.start)[work.row]
     start = launches.start[rows]
     codes = np.searchsorted(distinct(thread[rows]), thread[rows]).astype(np.int64)
@@ -52,7 +56,19 @@ def build_model(attribution: Attribution, matched: MatchedCollectives) -> Model:
     meeting, before = meetings_of(codes, numbering.step, numbering.inside, start, launches.end[rows])
     calls = Calls(rows, codes, numbering.step, start, before, duration, awaited, wake, meeting)
     several = (SEVERAL_THREADS,) if _several_threads(attribution, rows) else ()
-    return Model(calls, work, (*heard, *several))
+    return Model(calls, work, waits, (*heard, *several))
+
+
+def _begun_before(attribution: Attribution, rows: Index, step: I64, count: int) -> tuple[Bools, Bools]:
+    """Which calls at ``rows`` come before step ``count`` of their thread, and which ops of the recording do."""
+    launches, ops = attribution.trace.launches, attribution.trace.ops
+    later = step >= count
+    until = launches.start[rows[later]].min()
+    early = ~later & ((step >= 0) | (launches.start[rows] < until))
+    called = np.zeros(len(launches), np.bool_)
+    called[rows[early]] = True
+    launch = attribution.launch
+    return early, np.where(launch >= 0, called[launch], ops.start < until)
 
 
 def _several_threads(attribution: Attribution, rows: Index) -> bool:

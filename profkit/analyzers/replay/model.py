@@ -6,7 +6,7 @@ time. Every rule is a maximum of sums, so making anything shorter never makes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,9 +53,9 @@ class Work:
     """GPU work, ordered by lane (a stream of a device) and time.
 
     An op starts ``delay`` ns after all of these have passed: ``lag`` behind the start of its ``call``, ``gap`` behind
-    the end of the op before it in its lane, ``after_gap`` behind the end of the op ``after`` on another lane. It runs
-    for ``duration``; one with a ``collective`` for that long from the last rank's start on. ``step`` is the decode
-    step in which it was launched; ``row`` is that of ``trace.ops``.
+    the end of the op before it in its lane, and what ``Model.waits`` says of other lanes. It runs for ``duration``; one
+    with a ``collective`` for that long from the last rank's start on. ``step`` is the decode step in which it was
+    launched; ``row`` is that of ``trace.ops``.
     """
 
     row: Index
@@ -64,8 +64,6 @@ class Work:
     call: I64
     lag: I64
     gap: I64
-    after: I64
-    after_gap: I64
     delay: I64
     duration: I64
     collective: I64
@@ -82,9 +80,21 @@ class Work:
         """Which ops are the first of their lane."""
         return begins(self.lane)
 
-    def take(self, kept: Bools | Index) -> Work:
-        """The ops at ``kept``."""
-        return Work(*(getattr(self, name)[kept] for name in Work.__slots__))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """Which ops wait for an op of another lane: ``op`` starts no sooner than ``gap`` ns behind the end of ``on``.
+
+    ``told`` where a call of the host says so; elsewhere it is seen from their times.
+    """
+
+    op: I64
+    on: I64
+    gap: I64
+    told: Bools
+
+    def __len__(self) -> int:
+        return len(self.op)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,25 +103,8 @@ class Model:
 
     calls: Calls
     work: Work
+    waits: Waits
     assumptions: tuple[str, ...] = ()
-
-
-def first_steps(model: Model, count: int) -> Model:
-    """What was launched before step ``count`` began; all that it waits for is in it."""
-    calls, work = model.calls, model.work
-    later = calls.step >= count
-    if not later.any():
-        return model
-    until = calls.origin[later].min()
-    called = ~later & ((calls.step >= 0) | (calls.origin < until))
-    kept = np.where(work.call >= 0, called[work.call], work.origin < until)
-    call = np.append(np.where(called, np.cumsum(called) - 1, NONE), NONE)
-    op = np.append(np.where(kept, np.cumsum(kept) - 1, NONE), NONE)
-    return replace(
-        model,
-        calls=replace(calls, awaited=op[calls.awaited]).take(called),
-        work=replace(work, call=call[work.call], after=op[work.after]).take(kept),
-    )
 
 
 def begins(group: I64) -> Bools:

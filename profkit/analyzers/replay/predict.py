@@ -8,32 +8,47 @@ import numpy as np
 
 from profkit.traces import F64
 
+from ..arrays import distinct
 from ..attribution import Attribution
 from ..graphs import graph_nodes_missing
 from ..matching import MatchedCollectives
+from ..owners import pair_keys
 from ..ranks import lost_steps
+from ..vocabulary import PHASES
+from ..words import counted, duration
 from .build import build_model
 from .costs import HIGH, LOW, NOTHING, USUAL, GraphCosts
-from .forwards import Forwards, forwards_of
-from .model import Model, first_steps
-from .pace import host_pace, host_times, launch_call_ns, pace_factors, unrecorded_step_ns
-from .simulate import ContradictionError, simulate
+from .forwards import Forwards, forwards_of, synchronised, unordered_streams
+from .model import Model, Waits
+from .pace import Paces, host_pace, host_times, launch_call_ns, paces_of, unrecorded_step_ns
+from .simulate import ContradictionError, Played, Player, simulate
 from .steps import bootstrap, periods, step_ns
+from .streams import recorded_order
 from .transform import Launching, graph_launched, scaled_hosts, scaled_work, without_delays
 
+ONLY_WORK = replace(NOTHING, kernels=LOW.kernels)
 MOST_WITHOUT_LAUNCH = 0.01
 MOST_STEPS = 16
-FAST, TYPICAL, SLOW = 0.1, 0.5, 0.9
+LEAST_PERIODS = 4
+WIDEST = 3
+"""A high bound of more than this many times the low one says nothing."""
 
 ASSUMED = (
-    "the forwards of drafter and target, the drafter's sampling included, are one graph launch each; their kernels "
-    "take as long as in the eager recording (within 3 %)",
+    "the forwards of drafter and target, the drafter's sampling included, are one graph launch each, and the host does "
+    "nothing between their launches; their kernels take as long as in the eager recording (within 3 %)",
     "copies into static buffers, padding to a captured batch size, and kernels that are other ones in a graph are not "
     "foreseen; nor is the longer context that a faster run would have reached",
-    "host work outside the forwards takes what it typically took, over all ranks and steps: which rank's host is slow "
-    "is taken for chance, and the bounds reach from the pace of the fastest tenth of steps to that of the slowest",
     "a graph's launch call is recorded with its nodes, as the eager calls were: without a recorder it is shorter",
 )
+BY_CHANCE = (
+    "host work outside the forwards takes what it typically took, over all ranks and steps: which rank's host is slow "
+    "is taken for chance, and the bounds reach from the pace of the fastest tenth of steps to that of the slowest"
+)
+SLOWER_THROUGHOUT = (
+    "host work outside the forwards takes as long as recorded on each rank: one rank's host is slower throughout; for "
+    "the lower bound it is up to twice as fast, as far as the other ranks are"
+)
+CUT = "{}; it is cut there, and its pieces with layers and at least 8 ops are graphs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,8 @@ class Prediction:
     ``step_ns`` is predicted, between ``low_ns`` and ``high_ns``. ``recorded_ns`` is the recording's; ``as_recorded_ns``
     the replay's of the recording as it is, and ``explained_ns`` that without the delays that no dependency explains.
     ``host_pace`` is how long the host takes relative to the recording where its throughput is known without a recorder.
-    ``unknown`` says why there is no prediction; the other figures are then ``None`` as far as they are not known.
+    ``phases`` are those whose forwards are launched as graphs; the others stay as they were recorded. ``unknown`` says
+    why there is no prediction; the other figures are then ``None`` as far as they are not known.
     """
 
     step_ns: int | None = None
@@ -54,6 +70,7 @@ class Prediction:
     explained_ns: int | None = None
     host_pace: float | None = None
     steps: int = 0
+    phases: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     unknown: str | None = None
 
@@ -70,16 +87,29 @@ def predict_graphs(attribution: Attribution, matched: MatchedCollectives) -> Pre
     reason = why_not_replayed(attribution, matched)
     if reason is not None:
         return Prediction(unknown=reason)
-    model = first_steps(build_model(attribution, matched), MOST_STEPS)
+    model = build_model(attribution, matched, MOST_STEPS)
     forwards = forwards_of(attribution, model)
-    if not periods(model.work, model.work.origin).size:
-        return Prediction(unknown="the recording has no two decode steps in a row on every device")
-    if not len(forwards):
-        return Prediction(unknown="no forward of a decode step is launched kernel by kernel")
+    if (reason := _why_not_predicted(attribution, model, forwards)) is not None:
+        return Prediction(unknown=reason)
     try:
-        return _predicted(model, forwards, unrecorded_step_ns(attribution))
+        found = predict_model(model, forwards, unrecorded_step_ns(attribution))
     except ContradictionError as error:
         return Prediction(unknown=str(error))
+    cut = tuple(CUT.format(said) for said in synchronised(attribution, model.calls, forwards))
+    return believed(replace(found, assumptions=found.assumptions + cut), _most_costs(model, forwards))
+
+
+def _why_not_predicted(attribution: Attribution, model: Model, forwards: Forwards) -> str | None:
+    if not len(forwards):
+        cut = "; ".join(synchronised(attribution, model.calls, forwards))
+        return cut or "no forward of a decode step is launched kernel by kernel"
+    whole = periods(model.work, model.work.origin).shape[1]
+    if whole < LEAST_PERIODS:
+        return (
+            f"{counted(whole, 'decode step')} of the recording can be followed to the next one on every device, and a "
+            f"prediction needs {LEAST_PERIODS}"
+        )
+    return unordered_streams(model, forwards)
 
 
 def why_not_replayed(attribution: Attribution, matched: MatchedCollectives) -> str | None:
@@ -111,40 +141,74 @@ def _without_launch(attribution: Attribution) -> float:
     return float(np.mean(attribution.launch[inside] < 0))
 
 
-def _predicted(model: Model, forwards: Forwards, unrecorded: float | None) -> Prediction:
+def predict_model(model: Model, forwards: Forwards, unrecorded: float | None) -> Prediction:
+    """The figures of a prediction, believable or not; ``unrecorded`` is the step without a recorder, in ns."""
+    eager, graphs = Player(), Player()
     recorded = periods(model.work, model.work.origin)
-    usual = host_pace(model, unrecorded)
-    times = host_times(_launched(model, forwards, NOTHING).calls)
-    usually = _played(model, forwards, USUAL, usual * pace_factors(times, TYPICAL))
+    as_recorded = simulate(model, eager)
+    pace = host_pace(model, unrecorded, eager)
+    explained = step_ns(periods(model.work, simulate(without_delays(model), eager).start))
+    paces = paces_of(host_times(_launched(model, forwards, NOTHING).calls))
+    usually = _played(model, forwards, USUAL, pace.factor * paces.usual, graphs)
     middle = step_ns(usually)
-    low = step_ns(_played(model, forwards, LOW, usual * pace_factors(times, FAST)))
-    high = step_ns(_played(model, forwards, HIGH, pace_factors(times, SLOW)))
-    explained = step_ns(periods(model.work, simulate(without_delays(model)).start))
+    low = step_ns(_played(model, forwards, LOW, pace.factor * paces.fast, graphs))
+    floor = step_ns(_played(without_delays(model), forwards, ONLY_WORK, np.zeros_like(paces.fast), graphs))
+    high = step_ns(_played(_ordered(model, forwards, as_recorded), forwards, HIGH, paces.slow, graphs))
     margin = bootstrap(usually) + round(abs(explained / step_ns(recorded) - 1) * middle)
     return Prediction(
         step_ns=middle,
-        low_ns=min(low, middle) - margin,
+        low_ns=min(max(min(low, middle) - margin, floor), middle),
         high_ns=max(high, middle) + margin,
         recorded_ns=step_ns(recorded),
-        as_recorded_ns=step_ns(periods(model.work, simulate(model).start)),
+        as_recorded_ns=step_ns(periods(model.work, as_recorded.start)),
         explained_ns=explained,
-        host_pace=usual,
+        host_pace=pace.factor,
         steps=recorded.shape[1] + 1,
-        assumptions=(*ASSUMED, _said(usual), *model.assumptions),
+        phases=tuple(PHASES[phase] for phase in distinct(forwards.phase)),
+        assumptions=(*ASSUMED, _said_of(paces), pace.said, *model.assumptions),
     )
 
 
-def _said(pace: float) -> str:
-    if pace == 1:
-        return "the host is as fast as in the recording: no throughput without a recorder says how fast it is otherwise"
-    return (
-        f"the host takes {pace:.2f} times as long as in the recording: at that pace the eager step is as long as the "
-        "throughput without a recorder says; the upper bound is at the recorded pace"
-    )
+def _said_of(paces: Paces) -> str:
+    return SLOWER_THROUGHOUT if paces.own else BY_CHANCE
 
 
-def _played(model: Model, forwards: Forwards, costs: GraphCosts, host: F64) -> F64:
-    return periods(model.work, simulate(with_graphs(model, forwards, costs, host)).start)
+def believed(found: Prediction, costs: int) -> Prediction:
+    """The prediction, or why its figures cannot be believed; graphs add at most ``costs`` ns to a step."""
+    step, low, high, recorded = found.step_ns, found.low_ns, found.high_ns, found.recorded_ns
+    if step is None or low is None or high is None or recorded is None:
+        return found
+    if step > recorded + costs:
+        reason = (
+            f"re-played with CUDA graphs the step takes {duration(step)}, {duration(step - recorded)} longer than "
+            f"recorded, and launching graphs costs at most {duration(costs)}: its hosts' pace varies too much"
+        )
+    elif high > WIDEST * low:
+        reason = f"the bounds of the step with CUDA graphs, {duration(low)} and {duration(high)}, lie too far apart"
+    else:
+        return found
+    return replace(found, step_ns=None, low_ns=None, high_ns=None, unknown=reason)
+
+
+def _most_costs(model: Model, forwards: Forwards) -> int:
+    """What graphs can add to a step at most, in ns: their launch calls, first ops and gaps on one thread."""
+    launching = _launching(model, forwards, HIGH)
+    each = launching.call + launching.first_op + launching.node_gap * forwards.nodes
+    (step,) = pair_keys((model.calls.thread[forwards.first], model.calls.step[forwards.first]))
+    return int(np.bincount(np.searchsorted(distinct(step), step), each).max())
+
+
+def _ordered(model: Model, forwards: Forwards, recorded: Played) -> Model:
+    """No op of a forward starts before the ops of its other streams that had ended when it started."""
+    op, on = recorded_order(forwards.number, model.work.lane, recorded.start, recorded.end)
+    waits = model.waits
+    seen = Waits(op, on, recorded.start[op] - recorded.end[on], np.zeros(len(op), np.bool_))
+    both = (np.concatenate([getattr(waits, name), getattr(seen, name)]) for name in Waits.__slots__)
+    return replace(model, waits=Waits(*both))
+
+
+def _played(model: Model, forwards: Forwards, costs: GraphCosts, host: F64, player: Player) -> F64:
+    return periods(model.work, simulate(with_graphs(model, forwards, costs, host), player).start)
 
 
 def with_graphs(model: Model, forwards: Forwards, costs: GraphCosts, host: F64) -> Model:
@@ -155,12 +219,15 @@ def with_graphs(model: Model, forwards: Forwards, costs: GraphCosts, host: F64) 
 
 
 def _launched(model: Model, forwards: Forwards, costs: GraphCosts) -> Model:
+    launched = graph_launched(model, forwards, _launching(model, forwards, costs))
+    return scaled_work(launched, np.ones(len(model.work), np.bool_), costs.kernels)
+
+
+def _launching(model: Model, forwards: Forwards, costs: GraphCosts) -> Launching:
     launch = launch_call_ns(model)
-    launching = Launching(
+    return Launching(
         call=np.round((costs.call + costs.call_per_node * forwards.nodes) * launch).astype(np.int64),
         saved=np.maximum(forwards.entry - round(costs.lead_in * launch), 0),
         first_op=round(costs.first_op * launch),
         node_gap=round(costs.node_gap),
     )
-    launched = graph_launched(model, forwards, launching)
-    return scaled_work(launched, np.ones(len(model.work), np.bool_), costs.kernels)

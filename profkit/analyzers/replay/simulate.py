@@ -8,7 +8,7 @@ import numpy as np
 
 from profkit.traces import I64, Index
 
-from .model import Calls, Model, Work
+from .model import Calls, Model, Waits, Work
 
 NEVER = np.iinfo(np.int64).min // 4
 
@@ -60,15 +60,58 @@ class _Nodes:
         return cls(*np.cumsum(sizes).tolist())
 
 
-def simulate(model: Model) -> Played:
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """The dependencies ``src`` and ``dst`` in an order in which they can be followed: those of a node before its own.
+
+    ``edge`` are their rows in that order, ``source`` and ``target`` the nodes. Holds for all models alike in these.
+    """
+
+    src: I64
+    dst: I64
+    edge: Index
+    source: list[int]
+    target: list[int]
+
+    @classmethod
+    def of(cls, src: I64, dst: I64, count: int) -> Order:
+        """The order for ``count`` nodes; raises ``ContradictionError`` where there is none."""
+        by_source = np.argsort(src, kind="stable")
+        bound = np.searchsorted(src[by_source], np.arange(count + 1)).tolist()
+        place = np.empty(count, np.int64)
+        place[_sorted(dst[by_source].tolist(), bound, np.bincount(dst, minlength=count).tolist())] = np.arange(count)
+        edge = np.argsort(place[dst], kind="stable")
+        return cls(src, dst, edge, src[edge].tolist(), dst[edge].tolist())
+
+    def fits(self, src: I64, dst: I64) -> bool:
+        """Whether these are the dependencies that the order was made of."""
+        return np.array_equal(self.src, src) and np.array_equal(self.dst, dst)
+
+
+@dataclass(slots=True)
+class Player:
+    """Plays models one after the other; the order is found anew only where the dependencies are other ones."""
+
+    order: Order | None = None
+
+    def order_of(self, src: I64, dst: I64, count: int) -> Order:
+        """The order of these dependencies."""
+        if self.order is None or not self.order.fits(src, dst):
+            self.order = Order.of(src, dst, count)
+        return self.order
+
+
+def simulate(model: Model, player: Player | None = None) -> Played:
     """Play ``model``; raises ``ContradictionError`` where something waits for itself."""
     work, nodes = model.work, _Nodes.of(model)
     base, delay = np.full(nodes.count, NEVER, np.int64), np.zeros(nodes.count, np.int64)
     edges = _Edges()
     _host(model, nodes, base, edges)
-    _device(work, nodes, base, edges)
+    _device(work, model.waits, nodes, base, edges)
     delay[nodes.op : nodes.collective] = work.delay
-    time = _longest_paths(base, delay, *(np.concatenate(part) for part in (edges.src, edges.dst, edges.weight)))
+    src, dst, weight = (np.concatenate(part) for part in (edges.src, edges.dst, edges.weight))
+    order = (player or Player()).order_of(src, dst, nodes.count)
+    time = _longest_paths(base, delay, weight, order)
     return Played(time[: nodes.op], time[nodes.op : nodes.collective], _ends(work, nodes, time))
 
 
@@ -96,15 +139,15 @@ def _call_ends(model: Model, nodes: _Nodes, edges: _Edges) -> tuple[Index, I64]:
     return end, taken
 
 
-def _device(work: Work, nodes: _Nodes, base: I64, edges: _Edges) -> None:
+def _device(work: Work, waits: Waits, nodes: _Nodes, base: I64, edges: _Edges) -> None:
     op = nodes.op + np.arange(len(work))
     launched = work.call >= 0
     edges.add(work.call[launched], op[launched], work.lag[launched])
     follows = np.flatnonzero(~work.first)
     _behind(work, nodes, follows - 1, op[follows], work.gap[follows], edges)
-    waits = np.flatnonzero(work.after >= 0)
-    _behind(work, nodes, work.after[waits], op[waits], work.after_gap[waits], edges)
-    fixed = work.first & ~launched & (work.after < 0)
+    _behind(work, nodes, waits.on, op[waits.op], waits.gap, edges)
+    fixed = work.first & ~launched
+    fixed[waits.op] = False
     base[op[fixed]] = work.origin[fixed]
     together = work.collective >= 0
     edges.add(op[together], nodes.collective + work.collective[together], np.zeros(int(together.sum()), np.int64))
@@ -131,27 +174,28 @@ def _count(numbers: I64) -> int:
     return int(numbers.max(initial=-1)) + 1
 
 
-def _longest_paths(base: I64, delay: I64, src: I64, dst: I64, weight: I64) -> I64:
-    """The time of each node: the latest of its base and its dependencies, and its delay."""
-    order = np.argsort(src, kind="stable")
-    bounds = np.searchsorted(src[order], np.arange(len(base) + 1)).tolist()
-    target, cost = dst[order].tolist(), weight[order].tolist()
-    waiting = np.bincount(dst, minlength=len(base)).tolist()
-    time, late = base.tolist(), delay.tolist()
+def _sorted(target: list[int], bound: list[int], waiting: list[int]) -> list[int]:
+    """The nodes, each behind all that it waits for: ``waiting`` is how many those are."""
     ready = [node for node, count in enumerate(waiting) if not count]
-    done = 0
+    done: list[int] = []
     while ready:
         node = ready.pop()
-        done += 1
-        time[node] = now = time[node] + late[node]
-        for edge in range(bounds[node], bounds[node + 1]):
-            other = target[edge]
-            then = now + cost[edge]
-            if then > time[other]:
-                time[other] = then
+        done.append(node)
+        for other in target[bound[node] : bound[node + 1]]:
             waiting[other] -= 1
             if not waiting[other]:
                 ready.append(other)
-    if done < len(time):
+    if len(done) < len(waiting):
         raise ContradictionError("the recorded dependencies contradict each other: some op would wait for itself")
-    return np.array(time, np.int64)
+    return done
+
+
+def _longest_paths(base: I64, delay: I64, weight: I64, order: Order) -> I64:
+    """The time of each node: the latest of its base and its dependencies, and its delay."""
+    time = base.tolist()
+    cost = (weight + delay[order.src])[order.edge].tolist()
+    for source, target, taken in zip(order.source, order.target, cost, strict=True):
+        then = time[source] + taken
+        if then > time[target]:
+            time[target] = then
+    return np.array(time, np.int64) + delay

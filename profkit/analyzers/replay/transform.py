@@ -9,7 +9,7 @@ import numpy as np
 from profkit.traces import F64, I64, Bools
 
 from .forwards import Forwards
-from .model import NONE, Model, Work
+from .model import NONE, Model, Waits, Work
 
 
 def scaled_work(model: Model, which: Bools, factor: float) -> Model:
@@ -49,7 +49,7 @@ class Launching:
 def graph_launched(model: Model, forwards: Forwards, launching: Launching) -> Model:
     """Each forward is launched by one call, in place of its first; its ops follow each other closely.
 
-    The host's time from there to the end of its last launch call is gone, with any blocking call in it.
+    The host's time from there to the end of its last launch call is gone; no blocking call lies in it.
     """
     calls, work = model.calls, model.work
     removed = np.zeros(len(calls) + 1, np.int64)
@@ -65,7 +65,8 @@ def graph_launched(model: Model, forwards: Forwards, launching: Launching) -> Mo
     # The place of a removed call is that of the graph's.
     place = np.append(np.cumsum(kept) - 1, NONE)
     moved = replace(_queued(work, inside, opens, launching), call=place[work.call])
-    return replace(model, calls=replace(calls, before=before, duration=duration).take(kept), work=moved)
+    called = replace(calls, before=before, duration=duration).take(kept)
+    return replace(model, calls=called, work=moved, waits=_joined(model.waits, forwards.number, launching))
 
 
 def _queued(work: Work, inside: Bools, opens: Bools, launching: Launching) -> Work:
@@ -77,3 +78,9 @@ def _queued(work: Work, inside: Bools, opens: Bools, launching: Launching) -> Wo
         gap=np.where(follows, launching.node_gap, work.gap),
         delay=np.where(inside, 0, work.delay),
     )
+
+
+def _joined(waits: Waits, number: I64, launching: Launching) -> Waits:
+    """Inside a graph, what waits for another stream follows it as closely as anything else."""
+    together = (number[waits.op] >= 0) & (number[waits.op] == number[waits.on])
+    return replace(waits, gap=np.where(together, np.minimum(waits.gap, launching.node_gap), waits.gap))

@@ -13,7 +13,7 @@ from ..attribution import Attribution
 from ..matching import MatchedCollectives
 from ..owners import pair_keys
 from ..ranks import step_numbers
-from .model import NONE, Work, begins
+from .model import NONE, Waits, Work, begins
 from .streams import AT_ONCE, starts_behind, told_to_wait
 
 LAUNCH_LAG = 10_000
@@ -37,8 +37,8 @@ class _Timing:
     called: I64
 
     @classmethod
-    def of(cls, attribution: Attribution, matched: MatchedCollectives) -> _Timing:
-        """The ops of a recording, the clocks of its devices aligned."""
+    def of(cls, attribution: Attribution, matched: MatchedCollectives, kept: Bools) -> _Timing:
+        """The ops ``kept`` of a recording, the clocks of its devices aligned."""
         ops, launches = attribution.trace.ops, attribution.trace.launches
         offset = np.zeros(int(ops.device.max(initial=0)) + 1, np.int64)
         for number, ahead in matched.clock_offset.items():
@@ -46,37 +46,39 @@ class _Timing:
         device = ops.device.astype(np.int64)
         (lane,) = pair_keys((device, ops.stream))
         order = np.lexsort((ops.end, ops.start, lane))
+        order = order[kept[order]]
         launch = attribution.launch[order]
         start, end = (time[order] - offset[device[order]] for time in (ops.start, ops.end))
         called = launches.start[np.maximum(launch, 0)] if len(launches) else start
         return cls(order, device[order], lane[order], start, end, launch, called)
 
 
-def work_of(attribution: Attribution, matched: MatchedCollectives, calls: Index) -> Work:
-    """All ops of a recording; ``calls`` are the rows of ``trace.launches`` that the model knows, in its order."""
-    timing = _Timing.of(attribution, matched)
+def work_of(attribution: Attribution, matched: MatchedCollectives, calls: Index, kept: Bools) -> tuple[Work, Waits]:
+    """The ops ``kept`` of a recording, and which of them wait for other lanes.
+
+    ``calls`` are the rows of ``trace.launches`` that the model knows, in its order.
+    """
+    timing = _Timing.of(attribution, matched, kept)
     ops, launches = attribution.trace.ops, attribution.trace.launches
     launched, first = timing.launch >= 0, begins(timing.lane)
     behind = np.where(launched, timing.start - timing.called, 0)
     since = np.where(first, 0, timing.start - np.concatenate([timing.end[:1], timing.end[:-1]]))
-    after = told_to_wait(attribution, timing.row, timing.lane, timing.start, timing.end)
     alone = launched & (ops.graph_launch[timing.row] < 0)
     lag = np.minimum(behind, _usual(behind[alone & _idle(timing)], LAUNCH_LAG))
     gap = np.minimum(since, _usual(since[alone & ~first & (behind - since > lag)], QUEUE_GAP))
     excess = np.minimum(np.where(launched, behind - lag, FREE), np.where(first, FREE, since - gap))
-    after, after_gap, delay = _waiting(timing, after, excess)
-    collective, duration = _collectives(matched, timing)
+    told = told_to_wait(attribution, timing.row, timing.lane, timing.start, timing.end)
+    waits, delay = _waiting(timing, *told, excess)
+    collective, duration = _collectives(matched, timing, len(ops))
     call = np.full(len(launches) + 1, NONE, np.int64)
     call[calls] = np.arange(len(calls))
-    return Work(
+    work = Work(
         row=timing.row,
         device=timing.device,
         lane=timing.lane,
         call=call[timing.launch],
         lag=lag,
         gap=gap,
-        after=after,
-        after_gap=after_gap,
         delay=delay,
         duration=duration,
         collective=collective,
@@ -85,6 +87,7 @@ def work_of(attribution: Attribution, matched: MatchedCollectives, calls: Index)
         kernel_class=attribution.kernel_class[timing.row],
         origin=timing.start,
     )
+    return work, waits
 
 
 def _usual(seen: I64, otherwise: int) -> int:
@@ -101,31 +104,34 @@ def _idle(timing: _Timing) -> Bools:
     return idle
 
 
-def _waiting(timing: _Timing, told: I64, excess: I64) -> tuple[I64, I64, I64]:
-    """The op of another lane that each waits for, by how much it follows it, and the delay that nothing explains.
+def _waiting(timing: _Timing, told: I64, on: I64, excess: I64) -> tuple[Waits, I64]:
+    """Which ops wait for other lanes, by how much they follow them, and the delay of each that nothing explains.
 
-    ``excess`` is how long each started after its call and the op before it would have let it.
+    ``told`` are ops that were told to wait, each for the one in ``on``; ``excess`` is how long each op started after
+    its call and the op before it would have let it.
     """
-    late = (excess > AT_ONCE) & (excess < FREE) & (told == NONE)
-    after = np.where(told >= 0, told, starts_behind(timing.device, timing.lane, timing.start, timing.end, late))
-    waits = after >= 0
-    apart = np.where(waits, timing.start - timing.end[np.maximum(after, 0)], 0)
-    after_gap = np.minimum(apart, _usual(apart[waits], QUEUE_GAP))
-    delay = np.minimum(excess, np.where(waits, apart - after_gap, FREE))
+    late = (excess > AT_ONCE) & (excess < FREE)
+    late[told] = False
+    after = starts_behind(timing.device, timing.lane, timing.start, timing.end, late)
+    guessed = np.flatnonzero(after >= 0)
+    op, on = np.concatenate([told, guessed]), np.concatenate([on, after[guessed]])
+    apart = timing.start[op] - timing.end[on]
+    gap = np.minimum(apart, _usual(apart, QUEUE_GAP))
+    delay = excess.copy()
+    np.minimum.at(delay, op, apart - gap)
     delay[delay == FREE] = 0
-    return after, after_gap, delay
+    return Waits(op, on, gap, np.arange(len(op)) < len(told)), delay
 
 
-def _collectives(matched: MatchedCollectives, timing: _Timing) -> tuple[I64, I64]:
+def _collectives(matched: MatchedCollectives, timing: _Timing, ops: int) -> tuple[I64, I64]:
     """The number of the collective that each op takes part in, and how long it runs from the last rank's start on."""
     collective, duration = np.full(len(timing.row), NONE, np.int64), timing.end - timing.start
     if not matched.known:
         return collective, duration
-    place = np.empty(len(timing.row), np.int64)
-    place[timing.row] = np.arange(len(timing.row))
-    key = collective.copy()
+    key = np.full(ops, NONE, np.int64)
     for device, instances in matched.instances.items():
-        key[place[instances.row]] = np.where(instances.skew >= 0, matched.keys[device], NONE)
+        key[instances.row] = np.where(instances.skew >= 0, matched.keys[device], NONE)
+    key = key[timing.row]
     together = np.flatnonzero(key >= 0)
     numbers = distinct(key[together])
     collective[together] = np.searchsorted(numbers, key[together])

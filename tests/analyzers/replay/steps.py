@@ -8,7 +8,7 @@ from profkit.analyzers import attribute
 from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import Model, Prediction, build_model, predict_graphs, simulate
 from profkit.analyzers.replay.forwards import forwards_of
-from profkit.analyzers.replay.steps import periods
+from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import Launching, graph_launched
 from profkit.traces import Trace
 from tests.builders import TraceBuilder
@@ -66,3 +66,9 @@ def off_by(trace: Trace) -> int:
     lengths = (trace.ops.end - trace.ops.start)[model.work.row]
     wrong.append(played.end - played.start - lengths)
     return max(int(np.abs(off).max(initial=0)) for off in wrong)
+
+
+def true_step(trace: Trace) -> int:
+    """The step of a recording, in ns."""
+    work = model_of(trace).work
+    return step_ns(periods(work, work.origin))

@@ -8,7 +8,8 @@ from profkit.traces import Run, Trace
 from tests.analyzers.replay.steps import launches, model_of, off_by, periods_of, predicted, with_graphs
 from tests.builders import TraceBuilder
 
-STEPS = 4
+STEPS = 5
+PERIODS = STEPS - 1
 
 
 def host_bound() -> Trace:
@@ -64,36 +65,37 @@ def test_as_recorded(case: str) -> None:
 
 
 def test_host_bound() -> None:
-    assert periods_of(model_of(host_bound())) == [[200_000] * 3]
+    assert periods_of(model_of(host_bound())) == [[200_000] * PERIODS]
     # 108 us from the last launch of a step to the first of the next one, and 20 us for the one call between.
-    assert periods_of(with_graphs(host_bound())) == [[128_000] * 3]
+    assert periods_of(with_graphs(host_bound())) == [[128_000] * PERIODS]
 
 
 def test_gpu_bound() -> None:
-    assert periods_of(model_of(gpu_bound())) == [[310_000] * 3]
+    assert periods_of(model_of(gpu_bound())) == [[310_000] * PERIODS]
     # Ten kernels, nine gaps of 0.5 us inside the graph and 1 us between graphs.
-    assert periods_of(with_graphs(gpu_bound())) == [[305_500] * 3]
+    assert periods_of(with_graphs(gpu_bound())) == [[305_500] * PERIODS]
 
 
 def test_waiting_for_a_late_rank_vanishes() -> None:
-    assert periods_of(model_of(one_late())) == [[300_000] * 3, [300_000] * 3]
+    assert periods_of(model_of(one_late())) == [[300_000] * PERIODS] * 2
     first, second = periods_of(with_graphs(one_late()))
     # The first rank's host needs 208 us between steps and 20 us for the call; the second one's only 118 us.
-    assert first == [228_000] * 3
+    assert first == [228_000] * PERIODS
     # It runs ahead until its fourth step, which waits for the first rank's third all-reduce: that starts 456 us after
     # 27.5 us and takes 5 us; 1 us later, the first kernel starts. The step before began 276 us after 24 us.
-    assert second == [138_000, 138_000, (456_000 + 27_500 + 5_000 + 1_000) - (276_000 + 24_000)]
+    assert second == [138_000, 138_000, (456_000 + 27_500 + 5_000 + 1_000) - (276_000 + 24_000), 228_000]
 
 
 def test_blocking_calls_still_block() -> None:
-    assert periods_of(model_of(synchronised())) == [[400_000] * 3]
+    assert periods_of(model_of(synchronised())) == [[400_000] * PERIODS]
     # Draft 14 to 77.5 us, return 2 us later, 5 us to the target's launch, its call 20 us, 158 us to the next step.
-    assert periods_of(with_graphs(synchronised())) == [[77_500 + 2_000 + 5_000 + 20_000 + 158_000 - 10_000] * 3]
+    assert periods_of(with_graphs(synchronised())) == [[77_500 + 2_000 + 5_000 + 20_000 + 158_000 - 10_000] * PERIODS]
 
 
 def test_costs_are_multiples_of_a_launch_call() -> None:
     found = predicted(host_bound())
     assert found.unknown is None and found.self_check_error == 0 and found.steps == STEPS
+    assert found.phases == ("decode",)
     # 108 us of host, and (9 + 0.17 * 10) launch calls of 2 us; the bounds with (5 + 0.15 * 10) and (12 + 0.2 * 10).
     assert (found.low_ns, found.step_ns, found.high_ns) == (121_000, 129_400, 136_000)
     assert found.recorded_ns == found.as_recorded_ns == found.explained_ns == 200_000
@@ -109,5 +111,12 @@ def test_host_at_the_pace_of_the_throughput() -> None:
 
 
 def test_throughput_that_the_host_cannot_explain_is_left_alone() -> None:
-    assert predicted(gpu_bound().with_run(Run(tokens_per_s=1e9 / 200_000))).host_pace == 1
-    assert predicted(host_bound().with_run(Run(tokens_per_s=1e9 / 300_000))).host_pace == 1
+    for trace, unrecorded, why in (
+        (gpu_bound(), 200_000, "200 µs, which the recorded one of 310 µs has at no pace of the host"),
+        (host_bound(), 300_000, "300 µs, and the recorded one of 200 µs is no longer than that"),
+        (host_bound(), 90_000, "90.0 µs, under half of the recorded 200 µs"),
+    ):
+        found = predicted(trace.with_run(Run(tokens_per_s=1e9 / unrecorded)))
+        assert found.host_pace == 1
+        assert any(f"the throughput without a recorder means a step of {why}" in said for said in found.assumptions)
+    assert any("no throughput without a recorder says" in said for said in predicted(host_bound()).assumptions)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from profkit.analyzers import attribute
 from profkit.analyzers.matching import match_collectives
-from profkit.analyzers.replay import ContradictionError, Model, build_model, simulate
+from profkit.analyzers.replay import ContradictionError, Model, build_model, predict, simulate
 from profkit.analyzers.replay.costs import HIGH, LOW, USUAL, GraphCosts
 from profkit.analyzers.replay.forwards import forwards_of
 from profkit.analyzers.replay.predict import predict_graphs, with_graphs
+from profkit.analyzers.replay.simulate import Order
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import scaled_hosts, scaled_work, without_delays
 from profkit.traces import Trace
@@ -135,3 +136,21 @@ def test_graph_step_of_a_pretend_engine(engine: str) -> None:
     model = model_of(graphs)
     step = step_ns(periods(model.work, model.work.origin))
     assert found.step_ns == pytest.approx(step, rel=0.05)
+
+
+def test_replays_of_the_same_dependencies_share_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    of = Order.of
+    monkeypatch.setattr(Order, "of", lambda *edges: made.append(edges) or of(*edges))
+    attribution = attribute(run(Plan(eager=True), Plan(eager=True), steps=STEPS))
+    predict_graphs(attribution, match_collectives(attribution))
+    assert len(made) == 2
+
+
+def test_only_the_first_steps_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(predict, "forwards_of", lambda *given: built.append(given[1]) or forwards_of(*given))
+    attribution = attribute(run(Plan(eager=True, layers=4), Plan(eager=True, layers=4), steps=40))
+    found = predict_graphs(attribution, match_collectives(attribution))
+    assert found.steps == predict.MOST_STEPS and found.self_check_error == 0
+    assert len(built[0].work) < len(attribution.trace.ops) / 2

@@ -15,8 +15,8 @@ from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import build_model, predict_graphs, simulate
 from profkit.analyzers.replay.costs import USUAL
 from profkit.analyzers.replay.forwards import forwards_of
-from profkit.analyzers.replay.pace import host_pace, host_times, pace_factors, unrecorded_step_ns
-from profkit.analyzers.replay.predict import TYPICAL, with_graphs
+from profkit.analyzers.replay.pace import host_pace, host_times, paces_of, unrecorded_step_ns
+from profkit.analyzers.replay.predict import with_graphs
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import scaled_work
 from profkit.analyzers.vocabulary import CLASS
@@ -63,7 +63,7 @@ def test_graph_step_at_the_context_of_the_graph_run(concurrency: str) -> None:
     model = build_model(eager, match_collectives(eager))
     forwards = forwards_of(eager, model)
     times = host_times(with_graphs(model, forwards, USUAL, np.ones(2)).calls)
-    host = host_pace(model, unrecorded_step_ns(eager)) * pace_factors(times, TYPICAL)
+    host = host_pace(model, unrecorded_step_ns(eager)).factor * paces_of(times).usual
     launched = with_graphs(model, forwards, USUAL, host)
     attention = launched.work.kernel_class == CLASS["attention"]
     alike = scaled_work(launched, attention, attention_ns(graphs) / attention_ns(eager))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profkit.analyzers.replay import Model, simulate
-from profkit.analyzers.replay.model import first_steps
+from profkit.analyzers import attribute
+from profkit.analyzers.matching import match_collectives
+from profkit.analyzers.replay import Model, build_model, simulate
 from profkit.analyzers.replay.transform import scaled_work
 from profkit.traces import Trace
 from tests.analyzers.replay.steps import launches, model_of, off_by
@@ -127,10 +128,43 @@ def test_hosts_that_do_not_meet(seed: int) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_first_steps_play_back_alone(case: str) -> None:
-    model = model_of(CASES[case]())
+    attribution = attribute(CASES[case]())
+    matched = match_collectives(attribution)
     for count in (1, 2, 4):
-        part = first_steps(model, count)
+        part = build_model(attribution, matched, count)
         assert int(part.work.step.max()) == count - 1
         played = simulate(part)
         assert played.start.tolist() == part.work.origin.tolist()
         assert played.call_start.tolist() == part.calls.origin.tolist()
+
+
+def joined(*launched: int) -> list[tuple[int, int]]:
+    """Ops launched on these streams in turn, 0 for a ``cudaStreamWaitEvent``: pairs of one that waits and its cause."""
+    builder, at = TraceBuilder().rank(0).range(0, 90_000, "step:decode bs=1"), 0
+    for stream in launched:
+        at += 2_000
+        if stream:
+            builder.launch(at, at + 500, "gemm", at + 600, at + 1_600, stream)
+        else:
+            builder.call(at, at + 500, "cudaStreamWaitEvent")
+    model = model_of(builder.trace())
+    place = np.argsort(np.argsort(model.work.origin))
+    return sorted(zip(place[model.waits.op].tolist(), place[model.waits.on].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("launched", "waits"),
+    [
+        ((7, 0, 8, 7, 0, 7), [(1, 0), (3, 1)]),
+        ((7, 0, 8, 7, 7), [(1, 0)]),
+        # Two waits join two streams, one joins the one with the later op.
+        ((7, 8, 9, 0, 0, 7), [(3, 1), (3, 2)]),
+        ((7, 8, 9, 0, 7), [(3, 2)]),
+        # A stream that has joined another one waits only for what is launched later; so do libraries' own waits.
+        ((7, 8, 0, 7, 0, 7, 8, 0, 7), [(2, 1), (5, 4)]),
+    ],
+)
+def test_streams_join_what_was_launched_since_they_joined_last(
+    launched: tuple[int, ...], waits: list[tuple[int, int]]
+) -> None:
+    assert joined(*launched) == waits

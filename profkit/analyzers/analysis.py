@@ -35,7 +35,7 @@ from .result import (
 from .rules import Rules
 from .verdict import verdict_of
 from .view import View
-from .words import duration, share
+from .words import duration, listed, share
 
 SCHEMA = "profkit.analysis/1"
 
@@ -103,9 +103,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
-        with_graphs=_with_graphs(attribution, matched)
-        if cycle.steps and _any_eager(graphs.values())
-        else None,
+        with_graphs=_with_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
     )
 
 
@@ -143,6 +141,7 @@ def _with_graphs(attribution: Attribution, matched: MatchedCollectives) -> Graph
         host_pace=found.host_pace,
         assumptions=found.assumptions,
         unknown=found.unknown,
+        phases=found.phases,
     )
 
 
@@ -164,7 +163,8 @@ def prediction_in_words(found: GraphPrediction | None) -> str | None:
     if found is None or found.step_ns is None or found.low_ns is None or found.high_ns is None:
         return None
     bounds = f"{duration(found.low_ns)} to {duration(found.high_ns)}"
-    return f"re-played with CUDA graphs the step takes about {duration(found.step_ns)} ({bounds})"
+    which = f"{listed(list(found.phases))} in CUDA graphs" if found.phases else "CUDA graphs"
+    return f"re-played with {which} the step takes about {duration(found.step_ns)} ({bounds})"
 
 
 def _step_ns(trace: TraceFigures) -> float:

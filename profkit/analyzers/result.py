@@ -254,7 +254,7 @@ class Provenance(Struct, frozen=True):
 
 
 class GraphPrediction(Struct, frozen=True):
-    """The step that an eager recording would take with CUDA graphs, re-played over its dependencies; ns per step.
+    """The step that a recording would take with its eager ``phases`` in CUDA graphs, re-played over its dependencies; ns.
 
     ``recorded_ns`` is the recording's own, ``as_recorded_ns`` the replay's of it unchanged. ``unknown`` says why there
     is no prediction.
@@ -268,6 +268,7 @@ class GraphPrediction(Struct, frozen=True):
     host_pace: float | None
     assumptions: tuple[str, ...]
     unknown: str | None
+    phases: tuple[str, ...] = ()
 
 
 class TraceFigures(Struct, frozen=True):

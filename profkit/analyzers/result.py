@@ -254,7 +254,7 @@ class Provenance(Struct, frozen=True):
 
 
 class GraphPrediction(Struct, frozen=True):
-    """The step that a recording would take with its eager ``phases`` in CUDA graphs, re-played over its dependencies; ns.
+    """The step that a recording would take with its eager ``phases`` in CUDA graphs, re-played; ns per step.
 
     ``recorded_ns`` is the recording's own, ``as_recorded_ns`` the replay's of it unchanged. ``unknown`` says why there
     is no prediction.

@@ -138,8 +138,31 @@ def growth(rows: Sequence[Row]) -> str:
     return f"- **Growth** of analyze: {'; '.join(found)}.\n" if found else ""
 
 
-def page(rows: Sequence[Row], where: str) -> str:
-    """docs/performance.md; ``where`` describes the machine."""
+SWEEPS = {
+    "analyze a sweep of six recordings": ("analyze", "traces/ep2-dflash"),
+    "report on it": ("report", "traces/ep2-dflash"),
+    "diff of two recordings": ("diff", "traces/ep2-dflash/c1-eager", "traces/ep2-dflash/c1"),
+    "diff of two sweeps at three concurrencies": ("diff", "traces/ep2", "traces/ep2-dflash"),
+    "the same with its page": ("diff", "traces/ep2", "traces/ep2-dflash", "-o"),
+}
+"""What is done with the reference sweeps of the workspace; a page goes where ``-o`` says."""
+
+
+def sweeps(bench: Bench, folder: Path) -> str:
+    """What commands on the reference sweeps take, as a Markdown table."""
+    lines = ["| command | time | CPU | peak |", "| --- | ---: | ---: | ---: |"]
+    for title, command in SWEEPS.items():
+        print(title, file=sys.stderr)
+        paths = [str(ROOT / part) if part.startswith("traces/") else part for part in command]
+        page = [str(folder / "page.html")] if command[-1] == "-o" else []
+        page = ["-o", str(folder / "page.html")] if command[0] == "report" else page
+        taken = bench.python("profkit", *paths, *page, repeats=3)
+        lines.append(f"| {title}: `{' '.join(command)}` | {' | '.join(_taken(taken))} |")
+    return "\n".join(lines)
+
+
+def page(rows: Sequence[Row], commands: str, where: str) -> str:
+    """docs/performance.md; ``commands`` is the table of the sweeps, ``where`` describes the machine."""
     return f"""# Performance
 
 Written by `make bench`; every figure is of a whole command, from the start of Python to its exit.
@@ -154,6 +177,10 @@ Written by `make bench`; every figure is of a whole command, from the start of P
   a DFlash server: a draft graph of 105 nodes, a verify graph of 1,071 and 55 ops outside graphs; *eager* ones have a
   launch call for each op, and event records around each collective (`benchmarks/generate.py`).
 {growth(rows)}- Measured on: {where} at the start.
+
+On the reference sweeps:
+
+{commands}
 
 ## Why it is quick
 
@@ -177,9 +204,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         bench = Bench(folder)
+        commands = sweeps(bench, folder)
         rows = [bench.row(case) for cases in (captures(folder), generated(bench, folder, given.ops)) for case in cases]
-    print(table(rows))
-    given.output.write_text(page(rows, where), encoding="utf-8")
+    print(table(rows), commands, sep="\n\n")
+    given.output.write_text(page(rows, commands, where), encoding="utf-8")
     return 0
 
 

@@ -12,6 +12,9 @@ MOST = 3
 NOTABLE = 0.1
 """A change smaller than this share of the total's is not named in the sentence."""
 
+HARDLY = 0.1
+"""A change of less than this share of what was hardly is one, if it is little of the whole change too."""
+
 GONE = 0.02
 """What keeps less than this share of its time is said to have gone."""
 
@@ -93,7 +96,7 @@ def _brought(cause: StoryChange, effect: StoryChange) -> bool:
 
 
 def _said(story: StoryChange, ranks: Sequence[int], least: float) -> str:
-    """What became of it; a change below ``least`` hardly is one."""
+    """What became of it; a change below ``least``, and small beside what it was, hardly is one."""
     change = story.change
     name = _waiting(story, ranks) if story.about == "waiting" else NAMES.get(story.about) or _kernels(story.phase)
     if len(ranks) > 1 and story.a_rank == story.b_rank:
@@ -101,7 +104,7 @@ def _said(story: StoryChange, ranks: Sequence[int], least: float) -> str:
     are = "is" if story.about == "waiting" else "are"
     if not change.significant:
         return f"{name} did not change beyond noise {_times(story)}"
-    if abs(change.delta_ns) < least:
+    if abs(change.delta_ns) < min(least, HARDLY * change.a_ns):
         return f"{name} hardly changed {_times(story)}"
     if not change.a_ns:
         return f"{name} {are} new {_times(story)}"

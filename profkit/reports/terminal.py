@@ -12,7 +12,7 @@ from rich.table import Table
 from profkit.analyzers.analysis import prediction_in_words
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
-from profkit.analyzers.words import duration, share, tokens
+from profkit.analyzers.words import counted, duration, share, tokens
 from profkit.traces import printable
 
 from .graph_terminal import graph_blocks
@@ -105,7 +105,7 @@ def _headline(trace: TraceFigures) -> str:
     if cycle.batch_size is not None:
         said.append(f"batch {cycle.batch_size}")
     if cycle.steps:
-        said.append(f"{cycle.steps} steps")
+        said.append(counted(cycle.steps, "step"))
     if cycle.period_ns_median is not None:
         said.append(f"{duration(cycle.period_ns_median)} from step to step (median, slowest rank)")
     if cycle.us_per_token is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .eager_to_graphs import launched_eagerly
 from .result import Comparison, TraceFigures
 
 
@@ -38,7 +39,13 @@ def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
 
 def _nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:
     ours, theirs = plain.provenance, speculative.provenance
-    return theirs.config.startswith(ours.config), ours.graphs == theirs.graphs
+    return theirs.config.startswith(ours.config), _with_graphs(plain) == _with_graphs(speculative)
+
+
+def _with_graphs(trace: TraceFigures) -> bool:
+    """Whether its run had CUDA graphs, as the record says, else as its steps do."""
+    said = trace.provenance.graphs
+    return said if said is not None else not launched_eagerly(trace.graphs.values())
 
 
 def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
@@ -49,7 +56,7 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
     rates = plain.provenance.tokens_per_s, speculative.provenance.tokens_per_s
     measured = rates[1] / rates[0] if rates[0] and rates[1] else None
     batch = speculative.cycle.batch_size or 0
-    same_graphs = plain.provenance.graphs == speculative.provenance.graphs
+    same_graphs = _with_graphs(plain) == _with_graphs(speculative)
     return Comparison(
         plain.name,
         speculative.name,

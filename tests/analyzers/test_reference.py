@@ -125,6 +125,15 @@ def test_comparison_of_plain_and_speculative() -> None:
     assert round(comparison.predicted_speedup or 0, 3) == 2.404
 
 
+def test_the_comparison_alike_in_graphs_comes_first() -> None:
+    """Raw exports do not say whether a run had graphs; the steps do."""
+    names = ("ep2-dflash-eager-c1", "ep2-dflash-graph-c1", "ep2-ar-graph-c1")
+    found = analyze([Recording(n, n, open_trace(shared(f"captures/{n}.sqlite.xz"))) for n in names])[0].comparisons
+    assert [(one.speculative, one.same_graphs) for one in found] == [
+        ("ep2-dflash-graph-c1", True), ("ep2-dflash-eager-c1", False),
+    ]  # fmt: skip
+
+
 def test_kineto_drafter_and_verify_told_apart() -> None:
     """All 38 forwards are called TARGET_VERIFY; 19 graphs of 81 nodes alternate with 19 of 551."""
     figures = figures_of("dense8b-dflash-graph-c1.kineto.json.gz")

@@ -15,8 +15,10 @@ import numpy as np
 from profkit.traces import I32, I64, UNKNOWN, Trace
 
 from .attribution import Attribution
+from .kernel_keys import kernel_key
 from .layers import FORWARDS
 from .modules import OpModules
+from .sequences import align
 from .vocabulary import PHASE
 
 ALIKE = 0.9
@@ -44,7 +46,7 @@ def _with(attribution: Attribution, modules: OpModules) -> Attribution:
 
 def _modules_of(attribution: Attribution, donor: Attribution) -> OpModules:
     of_op = np.full(len(attribution.trace.ops), UNKNOWN, np.int32)
-    key = cache(kernel_key_of)
+    key = cache(kernel_key)
     for device in attribution.devices:
         for phase in FORWARDS:
             steps = _steps(attribution, device, PHASE[phase])
@@ -57,13 +59,6 @@ def _modules_of(attribution: Attribution, donor: Attribution) -> OpModules:
         reason = "its kernels are not those of the recording with CUDA graphs beside it, whose modules are known"
         return replace(attribution.modules, unknown=reason)
     return OpModules(donor.modules.names, of_op, None, borrowed=True)
-
-
-def kernel_key_of(name: str) -> str:
-    """What two builds of a kernel have in common."""
-    from .diff.names import kernel_key
-
-    return kernel_key(name)
 
 
 def _named(trace: Trace, rows: I64, key: Callable[[str], str]) -> tuple[str, ...]:
@@ -88,8 +83,6 @@ def _copy(
     of_op: I32, trace: Trace, steps: list[I64], there: tuple[str, ...], module: I32, key: Callable[[str], str]
 ) -> None:
     """Give the ops of each step that is like ``there`` the modules of their partners in it."""
-    from .diff.sequences import align
-
     aligned: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
     for rows in steps:
         here = _named(trace, rows, key)

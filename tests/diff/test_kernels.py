@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from profkit.analyzers.diff.flame import ONLY, DiffFlame, diff_flame
 from profkit.analyzers.diff.kernel_figures import KernelFigures
-from profkit.analyzers.diff.names import kernel_key, range_key
 from profkit.analyzers.diff.result import KernelChange
-from profkit.analyzers.diff.sequences import MOST_BITS, align
+from profkit.analyzers.kernel_keys import kernel_key, range_key
+from profkit.analyzers.sequences import MOST_BITS, align
 from profkit.traces import F64
 from tests.builders import TraceBuilder
 

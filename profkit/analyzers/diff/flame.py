@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profkit.analyzers.flame import KERNEL, PHASE_LEVEL, RANGE, Flame, gpu_flame
+from profkit.analyzers.kernel_keys import kernel_key, range_key
 from profkit.traces import F64, I8, I64
 
 from .devices import one_rank
-from .names import kernel_key, range_key
 from .phases import APART, NAMES, joining
 from .side import Side
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from profkit.analyzers.kernel_keys import kernel_key
+from profkit.analyzers.sequences import Pair, align
 from profkit.analyzers.shortnames import short_name
 from profkit.analyzers.vocabulary import CLASSES
 from profkit.traces import F64, I64
@@ -19,10 +21,8 @@ from profkit.traces import F64, I64
 from .devices import one_rank
 from .grid import interval
 from .kernel_figures import KernelFigures
-from .names import kernel_key
 from .phases import NAMES, joining
 from .result import KernelChange, State
-from .sequences import Pair, align
 from .side import Side
 
 Named = tuple[int, str]

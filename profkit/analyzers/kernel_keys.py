@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from profkit.analyzers.shortnames import short_name
+from .shortnames import short_name
 
 TYPE = re.compile(r"^(bf16|fp?(16|32|64|8)|tf32|u?int(8|4|32|64)|e\dm\d|stage\d|pass\d)$")
 """Words with a digit that say what is computed: kept."""

@@ -18,7 +18,7 @@ from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
 from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
-from .matching import MatchedCollectives, match_collectives
+from .matching import match_collectives
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
 from .result import (
@@ -103,7 +103,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
-        with_graphs=_with_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
+        with_graphs=predict_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
     )
 
 
@@ -128,21 +128,6 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
 
 def _any_eager(graphs: Collection[GraphFigures]) -> bool:
     return launched_eagerly(graphs) or any(one.eager_phases for one in graphs)
-
-
-def _with_graphs(attribution: Attribution, matched: MatchedCollectives) -> GraphPrediction:
-    found = predict_graphs(attribution, matched)
-    return GraphPrediction(
-        step_ns=found.step_ns,
-        low_ns=found.low_ns,
-        high_ns=found.high_ns,
-        recorded_ns=found.recorded_ns,
-        as_recorded_ns=found.as_recorded_ns,
-        host_pace=found.host_pace,
-        assumptions=found.assumptions,
-        unknown=found.unknown,
-        phases=found.phases,
-    )
 
 
 def _with_graphs_beside(trace: TraceFigures, traces: Sequence[TraceFigures]) -> TraceFigures:

@@ -254,21 +254,34 @@ class Provenance(Struct, frozen=True):
 
 
 class GraphPrediction(Struct, frozen=True):
-    """The step that a recording would take with its eager ``phases`` in CUDA graphs, re-played; ns per step.
+    """The step with its eager forwards in CUDA graphs, re-played. Times are ns per step: median from each step's first
+    op to the next one's, of the slowest rank.
 
-    ``recorded_ns`` is the recording's own, ``as_recorded_ns`` the replay's of it unchanged. ``unknown`` says why there
-    is no prediction.
+    ``step_ns`` is predicted, between ``low_ns`` and ``high_ns``. ``recorded_ns`` is the recording's; ``as_recorded_ns``
+    the replay's of the recording as it is, and ``explained_ns`` that without the delays that no dependency explains.
+    ``host_pace`` is how long the host takes relative to the recording where its throughput is known without a recorder.
+    ``phases`` are those whose forwards are launched as graphs; the others stay as they were recorded. ``unknown`` says
+    why there is no prediction; the other figures are then ``None`` as far as they are not known.
     """
 
-    step_ns: int | None
-    low_ns: int | None
-    high_ns: int | None
-    recorded_ns: int | None
-    as_recorded_ns: int | None
-    host_pace: float | None
-    assumptions: tuple[str, ...]
-    unknown: str | None
+    step_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+    recorded_ns: int | None = None
+    as_recorded_ns: int | None = None
+    explained_ns: int | None = None
+    host_pace: float | None = None
+    steps: int = 0
     phases: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    unknown: str | None = None
+
+    @property
+    def self_check_error(self) -> float | None:
+        """How far the replay of the recording as it is lies off the recorded step, relative to it."""
+        if self.as_recorded_ns is None or not self.recorded_ns:
+            return None
+        return self.as_recorded_ns / self.recorded_ns - 1
 
 
 class TraceFigures(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from .build import build_model
 from .model import Model
-from .predict import Prediction, predict_graphs
+from .predict import predict_graphs
 from .simulate import ContradictionError, Played, simulate
 
-__all__ = ["ContradictionError", "Model", "Played", "Prediction", "build_model", "predict_graphs", "simulate"]
+__all__ = ["ContradictionError", "Model", "Played", "build_model", "predict_graphs", "simulate"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from profkit.traces import F64
 
@@ -14,6 +15,7 @@ from ..graphs import graph_nodes_missing
 from ..matching import MatchedCollectives
 from ..owners import pair_keys
 from ..ranks import lost_steps
+from ..result import GraphPrediction
 from ..vocabulary import PHASES
 from ..words import counted, duration
 from .build import build_model
@@ -51,52 +53,21 @@ SLOWER_THROUGHOUT = (
 CUT = "{}; it is cut there, and its pieces with layers and at least 8 ops are graphs"
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """Times per step in ns: median from each step's first op to the next one's, of the slowest rank.
-
-    ``step_ns`` is predicted, between ``low_ns`` and ``high_ns``. ``recorded_ns`` is the recording's; ``as_recorded_ns``
-    the replay's of the recording as it is, and ``explained_ns`` that without the delays that no dependency explains.
-    ``host_pace`` is how long the host takes relative to the recording where its throughput is known without a recorder.
-    ``phases`` are those whose forwards are launched as graphs; the others stay as they were recorded. ``unknown`` says
-    why there is no prediction; the other figures are then ``None`` as far as they are not known.
-    """
-
-    step_ns: int | None = None
-    low_ns: int | None = None
-    high_ns: int | None = None
-    recorded_ns: int | None = None
-    as_recorded_ns: int | None = None
-    explained_ns: int | None = None
-    host_pace: float | None = None
-    steps: int = 0
-    phases: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    unknown: str | None = None
-
-    @property
-    def self_check_error(self) -> float | None:
-        """How far the replay of the recording as it is lies off the recorded step, relative to it."""
-        if self.as_recorded_ns is None or not self.recorded_ns:
-            return None
-        return self.as_recorded_ns / self.recorded_ns - 1
-
-
-def predict_graphs(attribution: Attribution, matched: MatchedCollectives) -> Prediction:
+def predict_graphs(attribution: Attribution, matched: MatchedCollectives) -> GraphPrediction:
     """The step of an eager recording, re-played with graphs."""
     reason = why_not_replayed(attribution, matched)
     if reason is not None:
-        return Prediction(unknown=reason)
+        return GraphPrediction(unknown=reason)
     model = build_model(attribution, matched, MOST_STEPS)
     forwards = forwards_of(attribution, model)
     if (reason := _why_not_predicted(attribution, model, forwards)) is not None:
-        return Prediction(unknown=reason)
+        return GraphPrediction(unknown=reason)
     try:
         found = predict_model(model, forwards, unrecorded_step_ns(attribution))
     except ContradictionError as error:
-        return Prediction(unknown=str(error))
+        return GraphPrediction(unknown=str(error))
     cut = tuple(CUT.format(said) for said in synchronised(attribution, model.calls, forwards))
-    return believed(replace(found, assumptions=found.assumptions + cut), _most_costs(model, forwards))
+    return believed(structs.replace(found, assumptions=found.assumptions + cut), _most_costs(model, forwards))
 
 
 def _why_not_predicted(attribution: Attribution, model: Model, forwards: Forwards) -> str | None:
@@ -141,7 +112,7 @@ def _without_launch(attribution: Attribution) -> float:
     return float(np.mean(attribution.launch[inside] < 0))
 
 
-def predict_model(model: Model, forwards: Forwards, unrecorded: float | None) -> Prediction:
+def predict_model(model: Model, forwards: Forwards, unrecorded: float | None) -> GraphPrediction:
     """The figures of a prediction, believable or not; ``unrecorded`` is the step without a recorder, in ns."""
     eager, graphs = Player(), Player()
     recorded = periods(model.work, model.work.origin)
@@ -155,7 +126,7 @@ def predict_model(model: Model, forwards: Forwards, unrecorded: float | None) ->
     floor = step_ns(_played(without_delays(model), forwards, ONLY_WORK, np.zeros_like(paces.fast), graphs))
     high = step_ns(_played(_ordered(model, forwards, as_recorded), forwards, HIGH, paces.slow, graphs))
     margin = bootstrap(usually) + round(abs(explained / step_ns(recorded) - 1) * middle)
-    return Prediction(
+    return GraphPrediction(
         step_ns=middle,
         low_ns=min(max(min(low, middle) - margin, floor), middle),
         high_ns=max(high, middle) + margin,
@@ -173,7 +144,7 @@ def _said_of(paces: Paces) -> str:
     return SLOWER_THROUGHOUT if paces.own else BY_CHANCE
 
 
-def believed(found: Prediction, costs: int) -> Prediction:
+def believed(found: GraphPrediction, costs: int) -> GraphPrediction:
     """The prediction, or why its figures cannot be believed; graphs add at most ``costs`` ns to a step."""
     step, low, high, recorded = found.step_ns, found.low_ns, found.high_ns, found.recorded_ns
     if step is None or low is None or high is None or recorded is None:
@@ -187,7 +158,7 @@ def believed(found: Prediction, costs: int) -> Prediction:
         reason = f"the bounds of the step with CUDA graphs, {duration(low)} and {duration(high)}, lie too far apart"
     else:
         return found
-    return replace(found, step_ns=None, low_ns=None, high_ns=None, unknown=reason)
+    return structs.replace(found, step_ns=None, low_ns=None, high_ns=None, unknown=reason)
 
 
 def _most_costs(model: Model, forwards: Forwards) -> int:

@@ -6,10 +6,11 @@ import numpy as np
 
 from profkit.analyzers import attribute
 from profkit.analyzers.matching import match_collectives
-from profkit.analyzers.replay import Model, Prediction, build_model, predict_graphs, simulate
+from profkit.analyzers.replay import Model, build_model, predict_graphs, simulate
 from profkit.analyzers.replay.forwards import forwards_of
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import Launching, graph_launched
+from profkit.analyzers.result import GraphPrediction
 from profkit.traces import Trace
 from tests.builders import TraceBuilder
 
@@ -38,7 +39,7 @@ def model_of(trace: Trace) -> Model:
     return build_model(attribution, match_collectives(attribution))
 
 
-def predicted(trace: Trace) -> Prediction:
+def predicted(trace: Trace) -> GraphPrediction:
     attribution = attribute(trace)
     return predict_graphs(attribution, match_collectives(attribution))
 

@@ -8,9 +8,10 @@ import pytest
 
 from profkit.analyzers import attribute
 from profkit.analyzers.matching import match_collectives
-from profkit.analyzers.replay import Prediction, build_model
+from profkit.analyzers.replay import build_model
 from profkit.analyzers.replay.forwards import forwards_of
 from profkit.analyzers.replay.predict import believed, predict_model
+from profkit.analyzers.result import GraphPrediction
 from profkit.traces import Trace
 from tests.analyzers.replay.steps import launches, predicted
 from tests.builders import TraceBuilder
@@ -117,7 +118,7 @@ def test_bounds_far_apart_say_nothing() -> None:
 
 
 def test_a_step_longer_than_graphs_explain_is_not_believed() -> None:
-    likely = Prediction(step_ns=1_100, low_ns=900, high_ns=1_200, recorded_ns=1_000)
+    likely = GraphPrediction(step_ns=1_100, low_ns=900, high_ns=1_200, recorded_ns=1_000)
     assert believed(likely, costs=100) == likely
     found = believed(likely, costs=99)
     assert found.step_ns is None and found.unknown is not None and "100 ns longer than recorded" in found.unknown

@@ -33,7 +33,6 @@ class Window:
     began_ns: int = 0
     ended_ns: int = 0
     opened_ns: int = 0
-    closed_ns: int = 0
     rate_before: float | None = None
     rate_after: float | None = None
     accept_length: float | None = None

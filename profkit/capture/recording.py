@@ -43,7 +43,6 @@ def record_window(
         if not server.wait_for(DONE, since, settings.windows.record_s, patient):
             _close(server, window, settings.windows.report_s, patient)
         server.wait_while_runs(context.backend.importer, settings.windows.report_s)
-    window.closed_ns = time.time_ns()
     load.expect_tokens()
 
 

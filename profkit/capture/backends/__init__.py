@@ -55,6 +55,3 @@ def backend_of(name: str, *, on_gpu: bool) -> Backend:
     from .nsys import NsysBackend
 
     return {"nsys": NsysBackend}[name](on_gpu=on_gpu)
-
-
-BACKENDS = ("nsys",)

@@ -16,15 +16,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from profkit.capture import dry_run, load_settings, make_plan, preset_names
 from profkit.capture.arguments import command_line, resolve
 from profkit.capture.backends.nsys import NsysBackend
 from profkit.capture.checks import check_plan
 from profkit.capture.importing import Window, _same_bus
-from profkit.capture.load import Slot
 from profkit.capture.machine import as_samples
 from profkit.capture.models import drafter_config, target_config
 from profkit.capture.plan import Plan, write_models
@@ -394,14 +391,3 @@ def test_a_tree_ends_with_its_orphans() -> None:
         assert tree.end(1.0) == []
         assert time.monotonic() - began < 10
     assert tree.refresh() == []
-
-
-@given(st.floats(0.0, 1.0), st.floats(0.3, 1.2), st.integers(1, 500))
-def test_the_rate_of_a_slot_does_not_depend_on_where_its_bursts_fall(phase: float, apart: float, burst: int) -> None:
-    slot = Slot()
-    for number in range(30):
-        slot.count(phase * apart + number * apart, burst)
-    for since in (0.0, 3.3, 7.0):
-        assert slot.rate(since) == pytest.approx(burst / apart, rel=1e-9)
-    assert slot.rate((phase + 28.5) * apart) is None
-    assert slot.total == slot.received == 30 * burst

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ from profkit.reports.diff_figures import longest, waterfall
 from profkit.reports.diff_html import render_diff_page
 from profkit.traces import Trace
 from tests.builders import TraceBuilder
-from tests.reports.chromium import Tab, browser, require
+from tests.reports.chromium import Tab, require
 from tests.reports.pages import HOSTILE
 
 from .pairs import Served, at_concurrency, compared, side_of, trace_of
@@ -169,24 +168,6 @@ def test_pure_functions_of_the_page() -> None:
 
 
 # -- in a browser ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with browser(tmp_path_factory.mktemp("profile")) as tab:
-        yield tab
-
-
-@pytest.fixture
-def tab(chromium: Tab) -> Iterator[Tab]:
-    """The browser, which must have stayed silent and offline by the end of the test."""
-    chromium.messages.clear()
-    chromium.requests.clear()
-    chromium.size(1400, 900)
-    yield chromium
-    chromium.js("0")
-    assert chromium.messages == []
-    assert [url for url in chromium.requests if not url.startswith(("file:", "data:", "about:"))] == []
 
 
 def show(tab: Tab, folder: Path, text: str) -> None:

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from profkit.traces import Trace
-from tests.reports.chromium import Tab, browser
+from tests.reports.chromium import Tab
 from tests.reports.pages import HOSTILE, inferred, large, page, speculative, whole_graphs
 
 FRAME = '#flame-graph [aria-label^="{}"]'
 CANVAS = "#timeline-canvas"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with browser(tmp_path_factory.mktemp("profile")) as tab:
-        yield tab
-
-
-@pytest.fixture
-def tab(chromium: Tab) -> Iterator[Tab]:
-    """The browser, which must have stayed silent and offline by the end of the test."""
-    chromium.messages.clear()
-    chromium.requests.clear()
-    chromium.size(1400, 900)
-    yield chromium
-    chromium.js("0")
-    assert chromium.messages == []
-    assert [url for url in chromium.requests if not url.startswith(("file:", "data:", "about:"))] == []
 
 
 def show(tab: Tab, folder: Path, *traces: tuple[str, Trace]) -> None:

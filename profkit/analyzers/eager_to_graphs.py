@@ -262,7 +262,7 @@ def _text(saving: GraphSaving) -> str:
     text += f": {listed(saved)}" if saved else ""
     waits = saving.waiting_ns
     if waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= TOLD * before:
-        text += f"; another rank's waiting for it falls from {duration(waits[0])} to {duration(waits[1])}"
+        text += f"; another rank's waiting falls from {duration(waits[0])} to {duration(waits[1])}"
     text += f"; they cost {listed(cost)}" if cost else ""
     if saving.padding_ns is not None and saving.padding_ns >= TOLD * after:
         text += f"; padding costs them at most {duration(saving.padding_ns)}"

@@ -23,6 +23,7 @@ from .model import (
     Run,
     Samples,
     Source,
+    StepTimes,
     Trace,
 )
 from .open import Opened, open_ranks, open_recordings, open_trace, sweep_of
@@ -54,6 +55,7 @@ __all__ = [
     "Run",
     "Samples",
     "Source",
+    "StepTimes",
     "Sweep",
     "SweepRun",
     "Trace",

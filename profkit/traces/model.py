@@ -225,10 +225,26 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Decode steps as the engine's host timed them: from the start of one to that of the next, in nanoseconds.
+
+    ``low_ns`` and ``high_ns`` hold the middle 80 % of ``steps`` such times of the rank whose median is the longest.
+    """
+
+    median_ns: int
+    low_ns: int
+    high_ns: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What is known of the served run apart from the recording itself.
 
     ``tokens_per_s`` was measured without a recorder; ``graph_batch_sizes`` are the captured batch sizes.
+    ``step_times`` are those of decode steps of ``concurrency`` requests while nothing was recorded,
+    ``step_times_recorded`` those of the same server within the recording: what they differ by is what recording cost.
+    ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``).
     """
 
     config: str = ""
@@ -241,6 +257,9 @@ class Run:
     graph_batch_sizes: tuple[int, ...] = ()
     engine: str = ""
     note: str = ""
+    step_times: StepTimes | None = None
+    step_times_recorded: StepTimes | None = None
+    recorder: str = ""
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -192,6 +192,9 @@ def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
         graph_batch_sizes=tuple(sweep.graph_batch_sizes),
         engine=sweep.engine,
         note=sweep.note,
+        step_times=run.step_times or known.step_times,
+        step_times_recorded=run.step_times_recorded or known.step_times_recorded,
+        recorder=run.recorder or known.recorder,
     )
 
 

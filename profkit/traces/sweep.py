@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from .errors import InputError, OutputError
+from .model import StepTimes
 
 SCHEMA = "profkit.sweep/1"
 RECORD = "sweep.json"
@@ -17,7 +18,8 @@ class SweepRun(msgspec.Struct, kw_only=True):
     """One recorded concurrency. Rates are tokens per second of the whole server.
 
     ``trace`` is the bundle's folder beside the record, or ``None`` where nothing could be recorded. ``tokens_per_s`` is
-    the mean of the rates before and after the recording, as far as there are both.
+    the mean of the rates before and after the recording, as far as there are both. ``step_times`` are decode steps
+    while nothing was recorded, ``step_times_recorded`` those within the recording by ``recorder``.
     """
 
     concurrency: int
@@ -28,6 +30,9 @@ class SweepRun(msgspec.Struct, kw_only=True):
     tokens_per_s_recorded: float | None = None
     tokens_per_s_before: float | None = None
     tokens_per_s_after: float | None = None
+    step_times: StepTimes | None = None
+    step_times_recorded: StepTimes | None = None
+    recorder: str = ""
     failure: str | None = None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from profkit.sglang.domain import open_domain
 from profkit.sglang.hooks import forward_hook, range_hook, step_hook
 from profkit.sglang.stack import RangeStack
+from profkit.sglang.step_clock import StepClock
 from profkit.traces.nsys_export import find_nsys
 
 CALLS, REPEATS = 1_000, 200
@@ -47,9 +48,9 @@ def fails(where: str, error: Exception) -> None:
     raise error
 
 
-def costs() -> dict[str, float]:
-    """Nanoseconds a call, by hook."""
-    stack = RangeStack(open_domain(), fails)
+def costs(folder: Path) -> dict[str, float]:
+    """Nanoseconds a call, by hook; the step clock's file goes into ``folder``."""
+    stack = RangeStack(open_domain("nsys"), fails, StepClock(folder / "steps.bin").note)
     target = SimpleNamespace(is_draft_worker=False)
     mode = SimpleNamespace(is_extend=lambda: False, is_target_verify=lambda: False)
     batch = SimpleNamespace(forward_mode=mode, reqs=[None] * 32, is_extend_in_batch=False)
@@ -80,13 +81,13 @@ def show(title: str, found: dict[str, float]) -> None:
 
 def main() -> None:
     """Measure here, then again under nsys."""
-    if sys.argv[1:] == ["--unrecorded"]:
-        show("under nsys, not recording", costs())
-        return
-    show("no tool attached", costs())
-    nsys = find_nsys()
-    if nsys is not None:
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        if sys.argv[1:] == ["--unrecorded"]:
+            show("under nsys, not recording", costs(Path(folder)))
+            return
+        show("no tool attached", costs(Path(folder)))
+        nsys = find_nsys()
+        if nsys is not None:
             report = ("-o", str(Path(folder) / "none"))
             again = (sys.executable, "-m", "benchmarks.plugin", "--unrecorded")
             subprocess.run([str(nsys), "profile", *UNRECORDED, *report, *again], check=False)

@@ -1,14 +1,16 @@
-"""The NVTX domain ``profkit``, over the two interfaces that the package nvtx has had."""
+"""The domain ``profkit``: in NVTX, over the two interfaces that its package has had, or in the PyTorch profiler."""
 
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 NAME = "profkit"
+SEPARATOR = "|"
 
 Call = Callable[[], Any]
 
@@ -27,8 +29,35 @@ class Domain:
     attached: bool
 
 
-def open_domain() -> Domain:
-    """The domain of the process. Raises ``ImportError`` where the package nvtx is missing."""
+def open_domain(recorder: str) -> Domain:
+    """The domain in which ``recorder`` looks. Raises ``ImportError`` where the package nvtx, or torch, is missing."""
+    return _torch_domain() if recorder == "torch" else _nvtx_domain()
+
+
+class _OpenRanges(threading.local):
+    def __init__(self) -> None:
+        self.ranges: list[Any] = []
+
+
+def _torch_domain() -> Domain:
+    """Ranges as records of the PyTorch profiler, which has no domains: the name says which one it is."""
+    profiler = importlib.import_module("torch._C._profiler")
+    range_type = getattr(profiler, "_RecordFunctionFast", None)
+    range_type = range_type or importlib.import_module("torch.profiler").record_function
+    opened = _OpenRanges()
+
+    def push(text: str) -> None:
+        one = range_type(f"{NAME}{SEPARATOR}{text}")
+        one.__enter__()
+        opened.ranges.append(one)
+
+    def pop() -> None:
+        opened.ranges.pop().__exit__(None, None, None)
+
+    return Domain(lambda text: partial(push, text), pop, lambda text, payload: None, attached=False)
+
+
+def _nvtx_domain() -> Domain:
     nvtx = importlib.import_module("nvtx")
     domain = nvtx.get_domain(NAME)
     attributes = domain.get_event_attributes

@@ -13,6 +13,7 @@ from typing import Any
 from .modules import ModuleRecorder
 from .probes import PLAIN, Probe
 from .stack import ACCEPT, DRAFT, TARGET, RangeStack
+from .windows import Windows
 
 Original = Callable[..., Any]
 Hook = Callable[..., Any]
@@ -100,12 +101,13 @@ def range_hook(stack: RangeStack, name: str) -> Hook:
     return ranged
 
 
-def load_hook(recorder: ModuleRecorder) -> Hook:
-    """Learn a model runner once its model is loaded."""
+def load_hook(recorder: ModuleRecorder, windows: Windows) -> Hook:
+    """Learn a model runner once its model is loaded, and be ready for the graphs that are captured next."""
 
     def load(original: Original, *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         recorder.loaded(args[0] if args else None)
+        windows.prepare()
         return result
 
     return load
@@ -148,7 +150,30 @@ def worker_hook(chosen: Callable[[Any], None]) -> Hook:
     return worker
 
 
-def hook_of(probe: Probe, stack: RangeStack, recorder: ModuleRecorder, chosen: Callable[[Any], None]) -> Hook:
+def open_hook(windows: Windows) -> Hook:
+    """Open a window once ``start_profile(self, …)`` of SGLang's profiler has started."""
+
+    def opened(original: Original, *args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        windows.open(args[0] if args else None)
+        return result
+
+    return opened
+
+
+def close_hook(windows: Windows) -> Hook:
+    """Close the window before SGLang's profiler says that it is done."""
+
+    def closed(original: Original, *args: Any, **kwargs: Any) -> Any:
+        windows.close()
+        return original(*args, **kwargs)
+
+    return closed
+
+
+def hook_of(
+    probe: Probe, stack: RangeStack, recorder: ModuleRecorder, windows: Windows, chosen: Callable[[Any], None]
+) -> Hook:
     """The hook for a row of the probe table."""
     match probe.kind:
         case "step":
@@ -158,10 +183,14 @@ def hook_of(probe: Probe, stack: RangeStack, recorder: ModuleRecorder, chosen: C
         case "range":
             return range_hook(stack, probe.name)
         case "load":
-            return load_hook(recorder)
+            return load_hook(recorder, windows)
         case "graph":
             return graph_hook(recorder)
         case "moment":
             return moment_hook(recorder, probe.name)
         case "worker":
             return worker_hook(chosen)
+        case "open":
+            return open_hook(windows)
+        case "close":
+            return close_hook(windows)

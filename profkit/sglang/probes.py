@@ -9,6 +9,8 @@ Targets are dotted paths under ``sglang.srt``. ``kind`` says what the hook does:
     load      learns a model runner's module names
     graph     notes the modules of one CUDA graph while it is captured
     moment    notes its own name while a graph is captured: code of the graph that is no module
+    open      opens a window of a recorder that lives in the process, once SGLang has started to profile
+    close     closes it, before SGLang says that it is done
 
 Two more ranges need no row: in a decode step of a speculative worker, ``prepare`` opens with the step and ``accept``
 when the target's forward returns, both until the next range opens. The workers do this work inline: block
@@ -31,7 +33,7 @@ NEWEST = (0, 5, 23)
 PLAIN = "plain"
 RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
-Kind = Literal["step", "forward", "range", "worker", "load", "graph", "moment"]
+Kind = Literal["step", "forward", "range", "worker", "load", "graph", "moment", "open", "close"]
 Release = tuple[int, int, int]
 
 
@@ -57,6 +59,10 @@ plain   forward  target        12-    model_executor.model_runner.ModelRunner.fo
 plain   load     -             12-    model_executor.model_runner.ModelRunner.load_model
 plain   graph    -             12-13  model_executor.cuda_graph_runner.CudaGraphRunner.capture_one_batch_size
 plain   graph    -             14-    model_executor.runner_backend.full_cuda_graph_backend.FullCudaGraphBackend.capture_one
+plain   open     -             12-12  managers.scheduler_profiler_mixin.SchedulerProfilerMixin.start_profile
+plain   open     -             13-    managers.scheduler_components.profiler_manager.SchedulerProfilerManager._start_profile
+plain   close    -             12-12  managers.scheduler_profiler_mixin.SchedulerProfilerMixin.stop_profile
+plain   close    -             13-    managers.scheduler_components.profiler_manager.SchedulerProfilerManager._stop_profile
 plain   worker   -             12-    speculative.spec_info.SpeculativeAlgorithm.create_worker
 
 dflash  step     step          12-13  speculative.dflash_worker.DFlashWorker.forward_batch_generation

@@ -48,6 +48,7 @@ class ProcessRecord:
             "faults": [],
             "runners": [],
             "modules_off": None,
+            "remarks": [],
         }
 
     def found(self, probe: Probe) -> None:
@@ -79,6 +80,12 @@ class ProcessRecord:
         """Why no modules are noted (any more) during graph capture."""
         self.content["modules_off"] = reason
         self.write()
+
+    def remark(self, text: str) -> None:
+        """Something that the user should know of the recording; once each."""
+        if text not in self.content["remarks"]:
+            self.content["remarks"].append(text[:LONGEST])
+            self.write()
 
     def fault(self, where: str, error: Exception) -> None:
         """A hook failed; the first time at each place it is logged. The server has not seen ``error``."""

@@ -65,9 +65,12 @@ class RangeStack:
     microsecond, of which SGLang's own wrapper takes a quarter.
     """
 
-    def __init__(self, domain: Domain, fault: Callable[[str, Exception], None]) -> None:
+    def __init__(
+        self, domain: Domain, fault: Callable[[str, Exception], None], note_step: Callable[[int, int, bool], None]
+    ) -> None:
         self.open = Open()
         self.fault = fault
+        self.note_step = note_step
         self._domain = domain
         self._pop = domain.pop
         self._ranges: dict[str, Call] = {}
@@ -132,6 +135,7 @@ class RangeStack:
             texts.append(last.text)
             texts.drafts = drafts = speculative and not last.prefill
             now = monotonic_ns()
+            self.note_step(now, size, not last.prefill)
             if now >= self._next_mark:
                 self._mark_clock(now)
         except Exception as error:

@@ -24,6 +24,9 @@ _OP_KINDS = {
 _LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "Runtime")
 _HOST_CATEGORIES = (*_LAUNCH_CATEGORIES, "user_annotation", "cpu_op", "python_function")
 _NO_ARGS = Args()
+_OURS = "profkit|"
+"""How the plugin's ranges are named where the profiler has no domains; what follows is the range's own name."""
+
 _DTYPE_BYTES = {
     **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16", "short"), 2),
@@ -54,7 +57,8 @@ def tables(events: Sequence[Event], strings: StringTable) -> Tables:
             groups[event.cat].append(event)
     host = timed([event for category in _LAUNCH_CATEGORIES for event in groups[category]])
     gpu = timed([event for category in _OP_KINDS for event in groups[category]])
-    annotated = timed(groups["user_annotation"])
+    ours = [event for event in groups["cpu_op"] if event.name.startswith(_OURS)]
+    annotated = timed([*groups["user_annotation"], *ours])
     launches = _launches(host, strings)
     home = _home(launches, groups)
     ops = _ops(gpu, launches, home, strings)
@@ -100,13 +104,14 @@ def _launches(rows: Timed, strings: StringTable) -> Launches:
 
 def _ranges(rows: Timed, strings: StringTable) -> Ranges:
     count = len(rows.events)
+    names = [event.name for event in rows.events]
     return Ranges(
         start=rows.start,
         end=rows.end,
         pid=identifiers([event.pid for event in rows.events]),
         tid=identifiers([event.tid for event in rows.events]),
-        domain=np.full(count, strings.id(""), np.int32),
-        text=strings.ids(event.name for event in rows.events),
+        domain=strings.ids("profkit" if name.startswith(_OURS) else "" for name in names),
+        text=strings.ids(name.removeprefix(_OURS) for name in names),
         depth=np.zeros(count, np.int32),
         parent=np.full(count, UNKNOWN),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .bundle import is_bundle, load_bundle
 from .compression import decompressed, read_content, read_head
+from .cupti import holds_cupti, read_cupti
 from .errors import InputError
 from .kineto import looks_like_kineto, read_kineto
 from .model import Run, Trace
@@ -134,6 +135,8 @@ def _open_folder(path: Path) -> Trace:
     if any(file.suffix == ".parquet" and file.stem.startswith(NSYS_TABLE) for file in files):
         with open_tables(path, path) as tables:
             return read_nsys(tables)
+    if holds_cupti(path):
+        return read_cupti(path)
     ranks = [file for file in files if _holds_events(file)]
     others = [file for file in files if _is_nsys(read_head(file))]
     if ranks and not others:

@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, domain: object, **library: object) -
     vars(inner).update(library)
     monkeypatch.setitem(sys.modules, "nvtx", nvtx)
     monkeypatch.setitem(sys.modules, "nvtx._lib", inner)
-    return open_domain()
+    return open_domain("nsys")
 
 
 def play(domain: Domain) -> None:

@@ -28,11 +28,15 @@ class Tool:
     broken: bool = False
     no_marks: bool = False
     no_pops: bool = False
+    steps: list[tuple[int, bool]] = field(default_factory=list)
     stack: RangeStack = field(init=False)
 
     def __post_init__(self) -> None:
         domain = Domain(lambda text: partial(self._push, text), self._pop, self._mark, attached=True)
-        self.stack = RangeStack(domain, lambda where, error: self.faults.append(f"{where}: {error}"))
+        self.stack = RangeStack(domain, lambda where, error: self.faults.append(f"{where}: {error}"), self.note)
+
+    def note(self, began_ns: int, requests: int, decode: bool) -> None:
+        self.steps.append((requests, decode))
 
     def _push(self, message: str) -> None:
         if self.broken:

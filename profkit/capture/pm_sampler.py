@@ -1,0 +1,202 @@
+"""Samples the hardware counters of GPUs, in a process of its own: ``python -P pm_sampler.py FILE NS COUNTER,… GPU…``.
+
+CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
+takes nothing with it. The process says ``ready COUNTER …`` once the GPU has kept up with samples every NS nanoseconds,
+or ``too much``, or ``refused REASON``. It samples until a line comes on its standard input, writes ``FILE`` (columns
+``time``, ``device``, ``counter``, ``value`` of an ``.npz``; ``counters`` are the names) and ends. Times are UTC
+nanoseconds at which an interval ends; a value is the mean over that interval.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import select
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HARDWARE_BUFFER = 512 << 20
+DECODE_EVERY_S = 0.1
+TRIAL_S = 0.05
+MOST_SAMPLES = 20_000
+
+RATE, SHARE = ".sum.per_second", ".avg.pct_of_peak_sustained_elapsed"
+COUNTERS: Mapping[str, tuple[str, ...]] = {
+    "pm_pcie_read_bytes_per_s": ("PCI.TriageCompute.pcie__read_bytes" + RATE, "pcie__read_bytes" + RATE),
+    "pm_pcie_write_bytes_per_s": ("PCI.TriageCompute.pcie__write_bytes" + RATE, "pcie__write_bytes" + RATE),
+    "pm_nvlink_rx_bytes_per_s": ("nvlrx__bytes" + RATE,),
+    "pm_nvlink_tx_bytes_per_s": ("nvltx__bytes" + RATE,),
+    "pm_sm_active_percent": ("TPC.TriageCompute.sm__cycles_active" + SHARE, "sm__cycles_active" + SHARE),
+    "pm_tensor_active_percent": (
+        "TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime" + SHARE,
+        "sm__inst_executed_pipe_tensor" + SHARE,
+    ),
+    "pm_dram_read_percent": ("FBSP.TriageCompute.dramc__read_throughput" + SHARE, "dram__read_throughput" + SHARE),
+    "pm_dram_write_percent": ("FBSP.TriageCompute.dramc__write_throughput" + SHARE, "dram__write_throughput" + SHARE),
+}
+"""What is sampled, and NVIDIA's metrics for it, the first that the GPU has; all have to fit into one pass."""
+
+FIRST_WITH_SETS = 130_300
+"""CUPTI 13.3 made ``CUpti_Profiler_Host_Initialize_Params`` longer by the name of a metric set."""
+
+
+class RefusedError(Exception):
+    """The counters cannot be read here; the words say why, and what to do."""
+
+
+def fit_to_library(module: Any) -> None:
+    """Let cupti-python give an older CUPTI the structure that it knows: its size is how CUPTI tells versions apart."""
+    loaded = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcupti.so" in line]
+    version = ctypes.c_uint32()
+    if loaded:
+        ctypes.CDLL(loaded[0]).cuptiGetVersion(ctypes.byref(version))
+    if 0 < version.value < FIRST_WITH_SETS:
+        module.PROFILER_HOST_INITIALIZE_PARAMS_STRUCT_SIZE = 48
+
+
+def metrics_in_one_pass(profiler_host: Any, chip: str, counters: Sequence[str]) -> dict[str, str]:
+    """The metric for each counter, as far as ``chip`` has one that fits into one pass with those before it."""
+    chosen: dict[str, str] = {}
+    for counter in counters:
+        for metric in COUNTERS[counter]:
+            if _passes(profiler_host, chip, [*chosen.values(), metric]) == 1:
+                chosen[counter] = metric
+                break
+    return chosen
+
+
+def _passes(profiler_host: Any, chip: str, metrics: Sequence[str]) -> int:
+    """How often the work would have to run for ``metrics``; 0 where the chip lacks one."""
+    host = profiler_host.ProfilerHost(chip, profiler_host.ProfilerType.PM_SAMPLING)
+    host.initialize()
+    try:
+        return int(profiler_host.get_num_of_passes(host.create_config_image(metrics=list(metrics))))
+    except Exception:  # cupti-python has an error of its own for every release
+        return 0
+    finally:
+        host.deinitialize()
+
+
+class GpuSampler:
+    """The sampler of one GPU. Raises ``RefusedError`` where the driver does not allow it."""
+
+    def __init__(self, module: Any, profiler_host: Any, device: int, interval_ns: int, counters: Sequence[str]) -> None:
+        self.device = device
+        self.is_full = False
+        self._decoded: list[Any] = []
+        self._collector = module.Collector(device)
+        try:
+            self._collector.enable()
+        except PermissionError as error:
+            advice = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+            raise RefusedError(f"this user may not read GPU counters: {advice}") from error
+        except Exception as error:
+            raise RefusedError(f"CUPTI's PM sampling does not start ({type(error).__name__}: {error})") from error
+        # The chip's name is the collector's to find out, and private to it.
+        self.metrics = metrics_in_one_pass(profiler_host, self._collector._chip_name, counters)
+        if not self.metrics:
+            raise RefusedError("the GPU has none of the counters that profkit samples")
+        self._collector.configure(
+            metrics=list(self.metrics.values()), sampling_interval=interval_ns, hardware_buffer_size=HARDWARE_BUFFER
+        )
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._collector.start()
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._collector.stop()
+
+    def decode(self) -> None:
+        """Take over what the GPU has sampled since the last time; a full buffer ends the sampling of this GPU."""
+        if self.is_full:
+            return
+        try:
+            self._decoded.append(self._collector.decode(max_samples=MOST_SAMPLES))
+        except MemoryError:
+            self.is_full = True
+
+    def rows(self) -> tuple[list[int], list[list[float]]]:
+        """The end of each interval in UTC ns, and the values of each metric in it."""
+        samples = [sample for decoded in self._decoded for sample in decoded]
+        return [sample.end_timestamp for sample in samples], [list(sample.metric_values) for sample in samples]
+
+
+def open_samplers(devices: Sequence[int], interval_ns: int, counters: Sequence[str]) -> list[GpuSampler]:
+    """A sampler for each GPU. Raises ``RefusedError`` where there is no way to sample."""
+    try:
+        driver = importlib.import_module("cuda.bindings.driver")
+        bindings = importlib.import_module("cupti.cupti")
+        module, host = importlib.import_module("cupti.pm_sampling"), importlib.import_module("cupti.profiler_host")
+    except ImportError as error:
+        raise RefusedError(f"{error}: pip install 'cupti-python>=13.3' samples GPU counters") from error
+    driver.cuInit(0)
+    bindings.get_timestamp()
+    fit_to_library(bindings)
+    return [GpuSampler(module, host, device, interval_ns, counters) for device in devices]
+
+
+def write_samples(path: Path, samplers: Sequence[GpuSampler]) -> None:
+    """Write what was sampled; one row for each value."""
+    names = sorted({counter for sampler in samplers for counter in sampler.metrics})
+    parts = []
+    for sampler in samplers:
+        times, values = sampler.rows()
+        numbers = [names.index(counter) for counter in sampler.metrics]
+        count = len(times) * len(numbers)
+        parts.append(
+            (
+                np.repeat(np.array(times, np.int64), len(numbers)),
+                np.full(count, sampler.device, np.int32),
+                np.tile(np.array(numbers, np.int32), len(times)),
+                np.array(values, np.float64).reshape(-1),
+            )
+        )
+    when, device, counter, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(
+            file, allow_pickle=False, counters=np.array(names), time=when, device=device, counter=counter, value=value
+        )
+    part.replace(path)
+
+
+def _say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """See the module's docstring."""
+    path, interval_ns, counters, *devices = arguments
+    try:
+        samplers = open_samplers([int(device) for device in devices], int(interval_ns), counters.split(","))
+    except RefusedError as error:
+        _say("refused", str(error))
+        return
+    for sampler in samplers:
+        sampler.start()
+    time.sleep(TRIAL_S)
+    for sampler in samplers:
+        sampler.decode()
+    if any(sampler.is_full for sampler in samplers):
+        _say("too much")
+        return
+    _say("ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
+    while not select.select([sys.stdin], [], [], DECODE_EVERY_S)[0]:
+        for sampler in samplers:
+            sampler.decode()
+    for sampler in samplers:
+        sampler.stop()
+        sampler.decode()
+    write_samples(Path(path), samplers)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -55,10 +55,8 @@ class CuptiRecorder:
         if self._subscriber is not None:
             return
         cupti = self._cupti
-        parameters = cupti.SubscriberParams()
-        parameters.struct_size = cupti.SUBSCRIBER_PARAMS_SIZE
-        parameters.subscriber_name = "profkit"
-        self._subscriber = cupti.subscribe_v2(self._on_node, None, parameters.ptr)
+        # Not subscribe_v2: its structure changes with cupti-python's releases, and CUPTI takes only its own.
+        self._subscriber = cupti.subscribe(self._on_node, None)
         for event in (NODE_CREATED, NODE_CLONED):
             cupti.enable_callback(1, self._subscriber, cupti.CallbackDomain.RESOURCE, event)
 

@@ -14,8 +14,10 @@ from .interrupts import APART_S
 from .machine import Sampler
 from .plugin import read_report
 
-REMOVED = "its raw report is removed, since it holds the server's environment: record again with --keep-raw to keep it"
-KEPT = "its raw report is kept in raw/: it holds the server's whole environment, so do not pass it on"
+REMOVED = "its raw report is removed{}: record again with --keep-raw to keep it"
+KEPT = "its raw report is kept in raw/{}"
+SINCE = ", since it holds the server's environment"
+BEWARE = ": it holds the server's whole environment, so do not pass it on"
 PAUSE_S = 2.0
 NOTICE = f"the import goes on; again, after {PAUSE_S:.0f} s or more, gives up the windows that are not imported yet"
 
@@ -52,7 +54,8 @@ def _collect_one(
         with context.interrupts.raising(give_up_at):
             context.say(f"importing {window.name}")
             recorded = context.backend.read(report, scratch)
-            rows = sampler.between(window.began_ns, window.ended_ns)
+            span = window.began_ns, window.ended_ns
+            rows = [*sampler.between(*span), *context.counters.between(*span)]
             ranks = read_report(context.plugin_folder).ranks
             import_window(context.plan, window, recorded, rows, ranks, context.record.machine)
     except KeyboardInterrupt:
@@ -72,17 +75,26 @@ def _collect_one(
 
 def _keep(context: Context, report: Path, window: Window) -> str:
     """Move the report into the sweep if the user wants that; the sentence about what became of it."""
+    secret = context.backend.holds_environment
     if not context.plan.keep_raw:
-        return REMOVED
+        return REMOVED.format(SINCE if secret else "")
     kept = context.plan.folder / "raw"
     target = kept / f"{window.name}{report.suffix}"
     try:
         kept.mkdir(mode=0o700, exist_ok=True)
         shutil.move(report, target)
     except OSError as error:
-        target.unlink(missing_ok=True)
+        _remove(target)
         return f"its raw report could not be kept in raw/ either ({error.strerror})"
-    return KEPT
+    return KEPT.format(BEWARE if secret else "")
+
+
+def _remove(report: Path) -> None:
+    """Remove a report, which may be a folder."""
+    if report.is_dir():
+        shutil.rmtree(report, ignore_errors=True)
+    else:
+        report.unlink(missing_ok=True)
 
 
 def _note(context: Context, window: Window) -> None:

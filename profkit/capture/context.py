@@ -9,6 +9,7 @@ from .backends import Backend
 from .importing import Window
 from .interrupts import Interrupts
 from .plan import Pass, Plan
+from .pm_sampling import PmSampling
 from .record import Record
 from .secrets import Scrubber
 from .surroundings import Say
@@ -16,7 +17,7 @@ from .surroundings import Say
 
 @dataclass(slots=True)
 class Context:
-    """A pass of a plan, its recorder, the record of the capture, and the windows that there have been."""
+    """A pass of a plan, its recorders, the record of the capture, and the windows that there have been."""
 
     plan: Plan
     one: Pass
@@ -25,6 +26,7 @@ class Context:
     scrub: Scrubber
     interrupts: Interrupts
     say: Say
+    counters: PmSampling
     windows: list[Window] = field(default_factory=list)
 
     @property

@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 from profkit.traces.nsys_export import OLDEST, find_importer, find_nsys, nsys_version
 
+from .backends import BACKENDS
 from .checks import NEEDED_BYTES
+from .cupti import PACKAGE, cupti_library, cupti_version, samples_counters
 from .machine import nvml
 from .plugin import GROUP
 from .sglang_source import find_sglang, sglang_version
@@ -24,6 +26,10 @@ DRIVER_SETTINGS = Path("/proc/driver/nvidia/params")
 ADMIN_ONLY = "RmProfilingAdminOnly: 1"
 EXTRA = "pip install 'profkit[capture]'"
 CAPTURE = "capture"
+NSYS, CUPTI, TORCH = (f"--backend {name}" for name in BACKENDS)
+SAMPLES_FROM = "13.3"
+"""The first release of ``cupti-python`` that samples hardware counters."""
+
 SEEN_BY_ALL, SEES_NEWER = (0, 2, 11), 2025
 """The last release of nvtx whose ranges every nsys records, and the year of the first nsys that records later ones."""
 
@@ -32,7 +38,8 @@ SEEN_BY_ALL, SEES_NEWER = (0, 2, 11), 2025
 class Finding:
     """One thing that a capture needs. ``for_`` names what cannot be done without it, ``remedy`` what to do.
 
-    ``limited`` costs a part of what could be recorded, ``missing`` all of what ``for_`` names.
+    ``limited`` costs a part of what could be recorded, ``missing`` all of what ``for_`` names: ``capture``, or one
+    recorder (``--backend nsys``).
     """
 
     what: str
@@ -46,12 +53,19 @@ def examine() -> list[Finding]:
     """All findings of this host, in the order in which a capture needs them."""
     nsys = find_nsys()
     release = nsys_version(nsys) if nsys else ()
-    return [*_gpus(), _nsys(nsys, release), *_python(), _nvtx(release), _plugin(), _counters(), *_disk()]
+    found = [*_gpus(), _sglang(), _nsys(nsys, release), _cupti(), _torch()]
+    return [*found, _nvtx(release), _plugin(), _counters(), _pm_sampling(), *_disk()]
+
+
+def recorders_of(findings: list[Finding]) -> list[str]:
+    """The recorders with which ``profkit capture`` would run."""
+    missing = {finding.for_ for finding in findings if finding.status == "missing"}
+    return [] if CAPTURE in missing else [name for name in BACKENDS if f"--backend {name}" not in missing]
 
 
 def can_capture(findings: list[Finding]) -> bool:
-    """Whether ``profkit capture`` would run."""
-    return not any(finding.status == "missing" and finding.for_ == CAPTURE for finding in findings)
+    """Whether ``profkit capture`` would run with any recorder."""
+    return bool(recorders_of(findings))
 
 
 def _gpus() -> Iterator[Finding]:
@@ -82,42 +96,58 @@ def _nsys(nsys: Path | None, version: tuple[int, ...]) -> Finding:
     what = "Nsight Systems"
     if nsys is None:
         remedy = "install Nsight Systems, or set $NSYS to the nsys beside an installed Nsight Compute"
-        return Finding(what, "missing", "nsys is not on PATH, in $NSYS, or beside Nsight Compute", CAPTURE, remedy)
+        return Finding(what, "missing", "nsys is not on PATH, in $NSYS, or beside Nsight Compute", NSYS, remedy)
     shown = ".".join(map(str, version)) or "unknown version"
     if version[: len(OLDEST)] < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        return Finding(what, "missing", f"{shown} at {nsys}", CAPTURE, f"install nsys {needed} or newer")
+        return Finding(what, "missing", f"{shown} at {nsys}", NSYS, f"install nsys {needed} or newer")
     if find_importer(nsys) is None:
         remedy = "install the whole of Nsight Systems: its host tools turn an interrupted recording into a report"
         return Finding(what, "limited", f"{shown} at {nsys}, without QdstrmImporter", "interrupted recordings", remedy)
     return Finding(what, "ok", f"{shown} at {nsys}")
 
 
-def _python() -> Iterator[Finding]:
-    """SGLang, and PyTorch, whose profiler can record as well."""
+def _sglang() -> Finding:
     package = find_sglang()
     if package is None:
         remedy = "run profkit with the Python that serves (`pip install sglang` there), or set PYTHONPATH to it"
-        yield Finding("SGLang", "missing", "not installed for this Python", CAPTURE, remedy)
-    else:
-        yield Finding("SGLang", "ok", sglang_version(package))
-    if importlib.util.find_spec("torch") is None:
-        yield Finding("PyTorch", "limited", "not installed for this Python", "PyTorch profiler", "it comes with SGLang")
-    else:
-        yield Finding("PyTorch", "ok", _version("torch"))
+        return Finding("SGLang", "missing", "not installed for this Python", CAPTURE, remedy)
+    return Finding("SGLang", "ok", sglang_version(package))
+
+
+def _cupti() -> Finding:
+    """CUPTI's library, and the package that records with it in the server's processes."""
+    version, library = cupti_version(), cupti_library()
+    if not version:
+        return Finding("CUPTI", "missing", "the package cupti is not installed", CUPTI, EXTRA)
+    if library is None:
+        remedy = "pip install nvidia-cuda-cupti, or set $CUDA_HOME to a CUDA toolkit"
+        return Finding("CUPTI", "missing", f"{PACKAGE} {version}, but no libcupti.so", CUPTI, remedy)
+    return Finding("CUPTI", "ok", f"{PACKAGE} {version}, {library}")
+
+
+def _torch() -> Finding:
+    """PyTorch, whose profiler records as well."""
+    if not _has("torch"):
+        return Finding("PyTorch", "missing", "not installed for this Python", TORCH, "it comes with SGLang")
+    return Finding("PyTorch", "ok", _version("torch"))
 
 
 def _nvtx(nsys: tuple[int, ...]) -> Finding:
     """The package that annotates steps; older recorders do not see what newer releases of it push."""
-    if importlib.util.find_spec("nvtx") is None:
+    if not _has("nvtx"):
         return Finding("NVTX", "missing", "the package nvtx is not installed", CAPTURE, EXTRA)
     version = _version("nvtx")
     newer = tuple(int(part) for part in version.split(".") if part.isdigit()) > SEEN_BY_ALL
     if nsys and nsys < (SEES_NEWER,) and newer:
         known = ".".join(map(str, SEEN_BY_ALL))
         remedy = f"pip install nvtx=={known}, or nsys {SEES_NEWER} or newer"
-        return Finding("NVTX", "missing", f"{version}, whose ranges this nsys does not see", CAPTURE, remedy)
+        return Finding("NVTX", "missing", f"{version}, whose ranges this nsys does not see", NSYS, remedy)
     return Finding("NVTX", "ok", version)
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _version(distribution: str) -> str:
@@ -146,6 +176,15 @@ def _counters() -> Finding:
         remedy = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
         return Finding(what, "limited", "for administrators only", why, remedy)
     return Finding(what, "ok", "this user may read them")
+
+
+def _pm_sampling() -> Finding:
+    """Whether CUPTI's package can sample those counters during a window."""
+    what = "PM sampling"
+    if not samples_counters():
+        remedy = f"pip install '{PACKAGE}>={SAMPLES_FROM}'"
+        return Finding(what, "limited", "the package cupti has no pm_sampling", "counters with --backend cupti", remedy)
+    return Finding(what, "ok", f"{PACKAGE} {cupti_version()}")
 
 
 def _disk() -> Iterator[Finding]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from profkit.traces import Device, Note, Process, ProfkitError, Run, Trace, save_bundle
+from profkit.traces import Device, Note, Process, ProfkitError, Run, StepTimes, Trace, save_bundle
 from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
 from .machine import Row, as_samples
 from .plan import Plan
+from .step_clock import Gaps, step_times
 
 CLOCK_TOLERANCE_NS = 5_000_000_000
 
@@ -23,20 +24,26 @@ class Window:
     """One concurrency of one pass: what was measured and recorded. Times in UTC nanoseconds, rates in tokens/s.
 
     ``number`` counts the windows that the recorder has opened, from 1; 0 for one that it has not. ``rate_before`` and
-    ``rate_after`` are the throughput while nothing was recorded, before and after the recording.
+    ``rate_after`` are the throughput while nothing was recorded, before and after the recording; ``gaps_before``,
+    ``gaps_after`` and ``gaps_recorded`` the times from decode step to decode step then, and within the recording.
     """
 
     concurrency: int
     graphs: bool
     name: str
+    recorder: str = ""
     number: int = 0
     began_ns: int = 0
     ended_ns: int = 0
     opened_ns: int = 0
+    closed_ns: int = 0
     rate_before: float | None = None
     rate_after: float | None = None
     accept_length: float | None = None
     period_ns: float | None = None
+    gaps_before: Gaps = field(default_factory=dict)
+    gaps_after: Gaps = field(default_factory=dict)
+    gaps_recorded: Gaps = field(default_factory=dict)
     trace: str | None = None
     failure: str | None = None
 
@@ -52,6 +59,16 @@ class Window:
         if not self.period_ns:
             return None
         return self.concurrency * (self.accept_length or 1.0) * 1e9 / self.period_ns
+
+    @property
+    def step_times(self) -> StepTimes | None:
+        """Decode steps while nothing was recorded."""
+        return step_times(self.gaps_before, self.gaps_after)
+
+    @property
+    def step_times_recorded(self) -> StepTimes | None:
+        """Decode steps within the recording."""
+        return step_times(self.gaps_recorded)
 
 
 def import_window(
@@ -78,7 +95,7 @@ def import_window(
         strings=strings,
         processes=tuple(_with_rank(process, ranks) for process in trimmed.processes),
         devices=tuple(_with_link(device, machine) for device in trimmed.devices),
-        notes=(*trimmed.notes, *_missing_ranges(trimmed)),
+        notes=(*trimmed.notes, *_missing_ranges(trimmed, window.recorder)),
         run=_run(plan, window),
     )
     save_bundle(trace, plan.folder / window.name)
@@ -135,7 +152,11 @@ def _zero(recorded: Recorded, window: Window) -> int:
     starts = [int(table.start.min()) for table in (trace.ops, trace.ranges) if len(table)]
     first = max(min(starts, default=0), 0)
     zero = recorded.zero_utc_ns
-    if zero is not None and abs(zero + first - window.opened_ns) < CLOCK_TOLERANCE_NS:
+    earliest, latest = (
+        window.opened_ns - CLOCK_TOLERANCE_NS,
+        max(window.opened_ns, window.closed_ns) + CLOCK_TOLERANCE_NS,
+    )
+    if zero is not None and earliest < zero + first < latest:
         return zero
     return window.opened_ns - first
 
@@ -159,14 +180,14 @@ def _same_bus(one: str, other: str) -> bool:
     return bool(one) and bool(other) and one.lower()[-10:] == other.lower()[-10:]
 
 
-def _missing_ranges(trace: Trace) -> list[Note]:
+def _missing_ranges(trace: Trace, recorder: str) -> list[Note]:
     """A recording without a step has to say so: the plugin was not found, or the recorder saw none of its ranges."""
     if recorded_period_ns(trace) is not None:
         return []
     if "profkit" in trace.strings:
         return [Note("warning", "fewer than two decode steps were recorded")]
-    advice = "nsys before 2025 sees ranges of the Python package nvtx only up to 0.2.11"
-    return [Note("warning", f"no range of profkit's plugin was recorded: see server.log, and note that {advice}")]
+    known = "; nsys before 2025 sees ranges of the Python package nvtx only up to 0.2.11" if recorder == "nsys" else ""
+    return [Note("warning", f"no range of profkit's plugin was recorded: see server.log{known}")]
 
 
 def _run(plan: Plan, window: Window) -> Run:
@@ -180,4 +201,7 @@ def _run(plan: Plan, window: Window) -> Run:
         block_size=plan.block_size,
         graph_batch_sizes=tuple(plan.graph_batch_sizes) if window.graphs else (),
         engine=f"sglang {plan.version}",
+        step_times=window.step_times,
+        step_times_recorded=window.step_times_recorded,
+        recorder=window.recorder,
     )

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from profkit.traces import UsageError
 
 from .arguments import command_line, resolve
+from .backends import BACKENDS
 from .machine import visible_gpus
 from .models import drafter_config, target_config, write_model
 from .remarks import block_size_of, graph_sizes_of, remarks_on
@@ -28,12 +29,17 @@ SPECULATIVE_DEFAULT = 48
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One start of the server: with CUDA graphs or without. ``suffix`` tells its files from the other pass's."""
+    """One start of the server: under one recorder, with CUDA graphs or without. ``suffix`` tells its files apart."""
 
     graphs: bool
+    recorder: str
     suffix: str
     server: Mapping[str, Any]
     command: tuple[str, ...]
+
+    def window(self, concurrency: int) -> str:
+        """The name of the window at ``concurrency``, which is also its bundle's."""
+        return f"c{concurrency}{self.suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class Plan:
     concurrencies: tuple[int, ...]
     passes: tuple[Pass, ...]
     folder: Path
-    backend: str
+    backends: tuple[str, ...]
     package: Path | None
     version: str
     remarks: tuple[str, ...]
@@ -76,29 +82,43 @@ def make_plan(
     folder: Path,
     *,
     graphs: GraphMode | None = None,
-    backend: str = "nsys",
+    backends: Sequence[str] = BACKENDS[:1],
     keep_raw: bool = False,
 ) -> Plan:
     """Resolve ``settings`` for this machine. Nothing is written or started.
 
-    Raises ``UsageError`` where the installed SGLang does not know an argument.
+    Each of ``backends`` has server starts of its own. Raises ``UsageError`` where there is no such recorder, or the
+    installed SGLang does not know an argument.
     """
     if not concurrencies or min(concurrencies) < 1:
         raise UsageError("--conc: give concurrencies from 1, such as 1,32,128")
+    for unknown in [name for name in backends if name not in BACKENDS]:
+        raise UsageError(f"--backend {unknown}: no such recorder; give {', '.join(BACKENDS)}, or several with commas")
     package = find_sglang()
     modes = {"on": (True,), "off": (False,), "both": (True, False)}[graphs or settings.graphs]
-    passes = []
+    servers: dict[bool, tuple[dict[str, Any], tuple[str, ...]]] = {}
     remarks = [] if package else ["SGLang is not installed here: its arguments are not checked"]
     for with_graphs in modes:
         wanted, remark = _server_arguments(settings, max(concurrencies), folder, with_graphs)
         known = read_arguments(package) if package else assumed_arguments(wanted)
         server, renamed = resolve(wanted, known)
         remarks += [*remark, *renamed, *remarks_on(settings, server, max(concurrencies), with_graphs)]
-        suffix = "-eager" if len(modes) > 1 and not with_graphs else ""
-        passes.append(Pass(with_graphs, suffix, server, tuple(_command(server, known))))
+        servers[with_graphs] = server, tuple(_command(server, known))
+    recorders = tuple(dict.fromkeys(backends))
+    passes = [
+        Pass(with_graphs, recorder, _suffix(servers, with_graphs, recorders, recorder), *servers[with_graphs])
+        for recorder in recorders
+        for with_graphs in servers
+    ]
     unique = tuple(dict.fromkeys(remarks))
     ordered = tuple(dict.fromkeys(concurrencies))
-    return Plan(settings, ordered, tuple(passes), folder, backend, package, known.version, unique, keep_raw)
+    return Plan(settings, ordered, tuple(passes), folder, recorders, package, known.version, unique, keep_raw)
+
+
+def _suffix(modes: Collection[bool], with_graphs: bool, recorders: Sequence[str], recorder: str) -> str:
+    """``-eager`` where there is a pass with graphs too, and the recorder's name where it is not the first."""
+    eager = "-eager" if len(modes) > 1 and not with_graphs else ""
+    return eager + (f"-{recorder}" if recorder != recorders[0] else "")
 
 
 def _command(server: Mapping[str, Any], known: ServerArguments) -> list[str]:
@@ -133,12 +153,21 @@ def write_models(plan: Plan) -> None:
         write_model(plan.folder / "models" / "drafter", drafter_config(dummy.target, plan.block_size))
 
 
-def describe(plan: Plan, wrapper: Sequence[str], environment: Mapping[str, str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a recorder puts around the server: the command line before its own, and all variables that are added."""
+
+    wrapper: Sequence[str]
+    environment: Mapping[str, str]
+
+
+def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
     """The plan as text: every command, variable, window and file, without secrets.
 
-    ``wrapper`` and ``environment`` may name the folder of the run's own files as ``$SCRATCH``.
+    ``recorders`` are those of the plan, by name; they may name the folder of the run's own files as ``$SCRATCH``.
     """
     settings, windows = plan.settings, plan.settings.windows
+    common = _common([one.environment for one in recorders.values()])
     per_window = f"warm up (at most {windows.warm_up_s:g} s), measure {windows.measure_s:g} s, record {windows.steps}"
     lines = [
         f"configuration   {settings.name}: {settings.description}".rstrip(": "),
@@ -147,18 +176,31 @@ def describe(plan: Plan, wrapper: Sequence[str], environment: Mapping[str, str])
         f"scratch         $SCRATCH, a private folder in {tempfile.gettempdir()} that goes at the end",
         f"load            {_load(settings)}",
         *(f"remark          {remark}" for remark in plan.remarks),
-        "environment     " + " ".join(f"{k}={shown(k, v)}" for k, v in sorted(environment.items())),
+        f"environment     {_variables(common)}",
     ]
     for one in plan.passes:
-        lines += ["", f"server          CUDA graphs {'on' if one.graphs else 'off'}"]
-        lines += [f"  {shlex.join([*wrapper, *one.command])}"]
+        around = recorders[one.recorder]
+        own = {name: value for name, value in around.environment.items() if name not in common}
+        lines += ["", f"server          CUDA graphs {'on' if one.graphs else 'off'}, recorder {one.recorder}"]
+        lines += [f"  with {_variables(own)}"] if own else []
+        lines += [f"  {shlex.join([*around.wrapper, *one.command])}"]
         lines += [
-            f"  concurrency {c}: {per_window} decode steps, measure {windows.measure_s:g} s -> c{c}{one.suffix}/"
+            f"  concurrency {c}: {per_window} decode steps, measure {windows.measure_s:g} s -> {one.window(c)}/"
             for c in plan.concurrencies
         ]
     low, high = _seconds(plan)
     lines += ["", f"time            {low} to {high} s, of which each server start takes 30 to 120 s"]
     return Scrubber({**os.environ, **settings.env})("\n".join(lines))
+
+
+def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The variables that all of ``environments`` have alike."""
+    shared = set.intersection(*(set(one.items()) for one in environments))
+    return dict(sorted(shared))
+
+
+def _variables(environment: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={shown(name, value)}" for name, value in sorted(environment.items()))
 
 
 def _load(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 import profkit
+from profkit.sglang import ENABLE_VARIABLE, FOLDER_VARIABLE
 
 GROUP, NAME, TARGET = "sglang.srt.plugins", "profkit", "profkit.sglang.plugin:activate"
 METADATA = "Metadata-Version: 2.1\nName: profkit-capture-plugin\nVersion: 0\n"
@@ -26,7 +27,7 @@ def plugin_environment(environment: Mapping[str, str], scratch: Path, output: Pa
     if not _is_installed():
         paths.insert(0, str(_write_entry_point(scratch)))
     inherited = environment.get("PYTHONPATH")
-    found = {"PROFKIT_SGLANG": "1", "PROFKIT_OUT": str(output)}
+    found = {ENABLE_VARIABLE: "1", FOLDER_VARIABLE: str(output)}
     found["PYTHONPATH"] = os.pathsep.join([*paths, *([inherited] if inherited else [])])
     others = environment.get("SGLANG_PLUGINS")
     if others and NAME not in others.split(","):
@@ -46,6 +47,7 @@ class _ProcessRecord(msgspec.Struct):
     sglang: str = ""
     taken_for: str | None = None
     runners: list[_Runner] = []
+    remarks: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def read_report(folder: Path) -> PluginReport:
         for one in records
         if one.taken_for
     }
-    amiss = sorted(missing | faults | assumed)
+    remarks = {remark for one in records for remark in one.remarks}
+    amiss = sorted(missing | faults | assumed | remarks)
     if not any(one.probes for one in records):
         amiss.insert(0, "the plugin was not loaded by the server: steps will have no names; see server.log")
     return PluginReport(ranks, tuple(amiss))

@@ -2,7 +2,8 @@
 
 CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
 takes nothing with it. The process says ``ready COUNTER …`` once the GPU has kept up with samples every NS nanoseconds,
-or ``too much``, or ``refused REASON``. It samples until a line comes on its standard input, writes ``FILE`` (columns
+or ``too much``, or ``refused REASON``. From one line on its standard input to the next it keeps what the GPU samples;
+then it writes ``FILE`` (columns
 ``time``, ``device``, ``counter``, ``value`` of an ``.npz``; ``counters`` are the names) and ends. Times are UTC
 nanoseconds at which an interval ends; a value is the mean over that interval.
 """
@@ -122,6 +123,10 @@ class GpuSampler:
         except MemoryError:
             self.is_full = True
 
+    def forget(self) -> None:
+        """Drop what has been decoded."""
+        self._decoded.clear()
+
     def rows(self) -> tuple[list[int], list[list[float]]]:
         """The end of each interval in UTC ns, and the values of each metric in it."""
         samples = [sample for decoded in self._decoded for sample in decoded]
@@ -172,6 +177,13 @@ def _say(*words: str) -> None:
     sys.stdout.flush()
 
 
+def _decode_until_line(samplers: Sequence[GpuSampler]) -> None:
+    while not select.select([sys.stdin], [], [], DECODE_EVERY_S)[0]:
+        for sampler in samplers:
+            sampler.decode()
+    sys.stdin.readline()
+
+
 def main(arguments: Sequence[str]) -> None:
     """See the module's docstring."""
     path, interval_ns, counters, *devices = arguments
@@ -189,9 +201,10 @@ def main(arguments: Sequence[str]) -> None:
         _say("too much")
         return
     _say("ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
-    while not select.select([sys.stdin], [], [], DECODE_EVERY_S)[0]:
-        for sampler in samplers:
-            sampler.decode()
+    _decode_until_line(samplers)
+    for sampler in samplers:
+        sampler.forget()
+    _decode_until_line(samplers)
     for sampler in samplers:
         sampler.stop()
         sampler.decode()

@@ -5,6 +5,7 @@ The sampling itself is done by ``pm_sampler``, a process of its own for each win
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -50,19 +51,30 @@ EFFORTS = (
 
 
 class PmSampling:
-    """Samples GPUs (NVML's numbers) whenever it is entered. What a host does not allow is tried once, and said."""
+    """Samples GPUs (NVML's numbers) within its blocks. What a host does not allow is tried once; ``remark`` says why.
 
-    def __init__(self, gpus: Sequence[int], scratch: Path) -> None:
+    A sampler takes a second to start: ``prepare`` does that ahead of the block.
+    """
+
+    def __init__(self, gpus: Sequence[int]) -> None:
         self._gpus = [str(gpu) for gpu in gpus]
-        self._file = scratch / "counters.npz"
+        self._file = Path()
         self._efforts = list(EFFORTS) if gpus else []
         self._process: subprocess.Popen[str] | None = None
         self._rows: list[Row] = []
         self.remark: str | None = None
 
-    def __enter__(self) -> Self:
+    def prepare(self, scratch: Path) -> None:
+        """Start the sampler of the next block, whose file goes into ``scratch``; without one, a block does nothing."""
+        self._file = scratch / "counters.npz"
         while self._efforts and self._process is None:
-            self._begin(self._efforts[0])
+            self._start(self._efforts[0])
+
+    def __enter__(self) -> Self:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write("\n")
+                self._process.stdin.flush()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -71,7 +83,7 @@ class PmSampling:
             return
         try:
             process.communicate("\n", timeout=WRITE_S)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
+        except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
             process.kill()
             process.wait()
         self._read()
@@ -80,7 +92,14 @@ class PmSampling:
         """The samples taken in a span of UTC nanoseconds."""
         return [row for row in self._rows if start_ns <= row[0] <= end_ns]
 
-    def _begin(self, effort: Effort) -> None:
+    def end(self) -> None:
+        """End a sampler that no block has used."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _start(self, effort: Effort) -> None:
         """Start a sampler, or note why there will be none; one that the GPU does not keep up with is tried no more."""
         self._file.unlink(missing_ok=True)
         arguments = [str(self._file), str(effort.interval_ns), ",".join(effort.counters), *self._gpus]

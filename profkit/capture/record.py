@@ -28,7 +28,7 @@ RESOLVED = (
 class Record:
     """What is known of a capture, and ``sweep.json`` in its folder."""
 
-    def __init__(self, plan: Plan, command: str, recorder: str, scrub: Scrubber) -> None:
+    def __init__(self, plan: Plan, command: str, recorders: Mapping[str, str], scrub: Scrubber) -> None:
         self.machine = describe_machine(plan.devices)
         self.machine["p2p_disabled"] = plan.settings.env.get("NCCL_P2P_DISABLE") == "1"
         self._plan = plan
@@ -46,7 +46,7 @@ class Record:
             graph_batch_sizes=plan.graph_batch_sizes,
             engine=f"sglang {plan.version}",
             hardware=self.machine,
-            versions={**versions(plan.package or Path()), plan.backend: recorder},
+            versions={**versions(plan.package or Path()), **recorders},
             settings=scrub.over(
                 {
                     "command": command,
@@ -86,6 +86,14 @@ class Record:
         self._sweep.settings["plugin"] = self._said
         self.save()
 
+    def remark(self, text: str, say: Callable[[str], None]) -> None:
+        """Keep something that the user should know of the capture, and say it, once."""
+        remarks: list[str] = self._sweep.settings["remarks"]
+        if text not in remarks:
+            remarks.append(text)
+            say(text)
+            self.save()
+
     def server_failed(self, error: ServerError, one: Pass) -> None:
         """Keep how the server ended, in which window, and which concurrencies it left untried."""
         failure = ServerFailure(
@@ -97,14 +105,14 @@ class Record:
         )
         self._sweep.failures.append(failure)
         for window in self._windows.values():
-            if window.graphs == one.graphs and window.name.removesuffix(one.suffix) == error.phase.split(" ")[-1]:
+            if window.name == error.phase.split(" ")[-1]:
                 window.failure = str(error)
-        untried = [c for c in self._plan.concurrencies if f"c{c}{one.suffix}" not in self._windows]
-        for concurrency in untried:
-            name = f"c{concurrency}{one.suffix}"
-            self._windows[name] = Window(concurrency, one.graphs, name, failure="not tried: the server had ended")
-        names = ", ".join(f"c{concurrency}{one.suffix}" for concurrency in untried)
-        self._ended.append(f"the server ended early ({error.phase}){f', not tried: {names}' if untried else ''}")
+        untried = {name: c for c in self._plan.concurrencies if (name := one.window(c)) not in self._windows}
+        for name, concurrency in untried.items():
+            why = "not tried: the server had ended"
+            self._windows[name] = Window(concurrency, one.graphs, name, one.recorder, failure=why)
+        names = f", not tried: {', '.join(untried)}" if untried else ""
+        self._ended.append(f"the server ended early ({error.phase}){names}")
         self.save()
 
     def measured(self, window: Window) -> None:
@@ -145,5 +153,8 @@ def _run(window: Window, scrub: Scrubber) -> SweepRun:
         tokens_per_s_recorded=window.tokens_per_s_recorded,
         tokens_per_s_before=window.rate_before,
         tokens_per_s_after=window.rate_after,
+        step_times=window.step_times,
+        step_times_recorded=window.step_times_recorded,
+        recorder=window.recorder,
         failure=scrub(window.failure) if window.failure else None,
     )

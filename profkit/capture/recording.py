@@ -13,9 +13,14 @@ from .importing import Window
 from .load import Load
 from .remarks import window_passes
 from .server import Server
+from .server_log import ServerLog
+from .step_clock import Gaps, read_gaps, without_first
 
 DONE = re.compile(r"Profiling done")
 """What SGLang logs when it has closed a window by itself."""
+
+BEGAN, ENDED = re.compile(r"Profiling starts"), re.compile(r"Stop profiling|Profiling done")
+"""What each rank logs just before its recorder starts, and before and after it stops."""
 
 ROOM_WAIT_S = 10.0
 RESUME_S = 0.5
@@ -33,17 +38,37 @@ def record_window(
     """
     settings = context.plan.settings
     steps = window_passes(settings)
+    context.counters.prepare(scratch)
     _wait_for_room(load, steps * (context.plan.block_size or 1), check)
     since = server.log.position
     context.say(f"{server.phase}: {steps} forward passes")
     window.number = 1 + max((other.number for other in context.windows), default=0)
     window.opened_ns = time.time_ns()
-    body = context.backend.window(steps, scratch)
-    if _open(server, window, body, since, settings.windows.record_s, check):
-        if not server.wait_for(DONE, since, settings.windows.record_s, patient):
+    body = context.backend.window(window.number, steps, scratch)
+    with context.counters:
+        opened = _open(server, window, body, since, settings.windows.record_s, check)
+        answered_ns = time.monotonic_ns()
+        if opened and not server.wait_for(DONE, since, settings.windows.record_s, patient):
             _close(server, window, settings.windows.report_s, patient)
-        server.wait_while_runs(context.backend.importer, settings.windows.report_s)
+        window.closed_ns = time.time_ns()
+    if context.counters.remark:
+        context.record.remark(context.counters.remark, context.say)
+    if opened:
+        window.gaps_recorded = _recorded_gaps(context, server.log, window, since, answered_ns)
+        if context.backend.importer:
+            server.wait_while_runs(context.backend.importer, settings.windows.report_s)
     load.expect_tokens()
+
+
+def _recorded_gaps(context: Context, log: ServerLog, window: Window, since: int, answered_ns: int) -> Gaps:
+    """The times from step to step within the window, without the first, which holds the start of the recording.
+
+    The window is from the last rank's start to the first one's end, as the log tells; where it is silent, from the
+    answer to ``/start_profile`` until the window was seen to be closed.
+    """
+    began_ns = max(log.times_of(BEGAN, since), default=answered_ns)
+    ended_ns = min(log.times_of(ENDED, since), default=time.monotonic_ns())
+    return without_first(read_gaps(context.plugin_folder, began_ns, ended_ns, window.concurrency))
 
 
 def _open(server: Server, window: Window, body: dict[str, object], since: int, timeout_s: float, check: Check) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from profkit.sglang import RECORDER_VARIABLE
 from profkit.traces import OutputError, UsageError
 
 from .backends import Backend, backend_of
@@ -16,14 +17,16 @@ from .context import Context
 from .importing import Window
 from .interrupts import Interrupts
 from .load import HangError, Load, LoadError
-from .machine import Sampler, visible_gpus
-from .plan import Plan, describe, write_models
+from .machine import Sampler
+from .plan import Plan, Surroundings, describe, write_models
 from .plugin import plugin_environment, read_report
+from .pm_sampling import PmSampling
 from .record import Record
 from .recording import Check, record_window, resume
 from .secrets import Scrubber, without_secrets
 from .server import Server, ServerError
 from .server_log import ServerLog
+from .step_clock import Gaps, read_gaps, remove_rings
 from .surroundings import Say, log_beside, scratch_folder, temporary_places
 
 STEADY = 0.1
@@ -38,21 +41,29 @@ def merged_environment(plan: Plan) -> dict[str, str]:
     return {**os.environ, **plan.settings.env}
 
 
-def environment_of(plan: Plan, backend: Backend, scratch: Path, plugin_folder: Path) -> dict[str, str]:
+def environment_of(plan: Plan, recorder: str, scratch: Path, plugin_folder: Path) -> dict[str, str]:
     """The variables that a capture adds to the server's environment: its own over those of the configuration.
 
     Lists that have entries already (``PYTHONPATH``, ``SGLANG_PLUGINS``) are added to, not replaced.
     """
     own = plugin_environment(merged_environment(plan), scratch, plugin_folder)
-    return {**plan.settings.env, **own, **backend.environment()}
+    backend = backend_of(recorder, on_gpu=plan.settings.gpus > 0)
+    return {**plan.settings.env, **own, RECORDER_VARIABLE: recorder, **backend.environment()}
+
+
+def backends_of(plan: Plan) -> dict[str, Backend]:
+    """The plan's recorders by name."""
+    return {name: backend_of(name, on_gpu=plan.settings.gpus > 0) for name in plan.backends}
 
 
 def dry_run(plan: Plan) -> str:
     """The plan as text; nothing is checked, written or started."""
-    backend = backend_of(plan.backend, on_gpu=plan.settings.gpus > 0)
     with scratch_folder() as scratch:
-        environment = environment_of(plan, backend, scratch, plan.folder / "plugin")
-        return describe(plan, backend.wrapper(scratch), environment).replace(str(scratch), "$SCRATCH")
+        recorders = {
+            name: Surroundings(backend.wrapper(scratch), environment_of(plan, name, scratch, plan.folder / "plugin"))
+            for name, backend in backends_of(plan).items()
+        }
+        return describe(plan, recorders).replace(str(scratch), "$SCRATCH")
 
 
 def capture(plan: Plan, command: str, say: Say) -> Record:
@@ -61,20 +72,22 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
     ``ServerError`` after the record is complete where the server failed and no pass recorded anything after that;
     ``KeyboardInterrupt`` likewise: what was recorded until then is kept.
     """
-    backend = backend_of(plan.backend, on_gpu=plan.settings.gpus > 0)
-    backend.check()
+    backends = backends_of(plan)
+    for backend in backends.values():
+        backend.check()
     check_plan(plan)
     _make_folder(plan.folder)
     write_models(plan)
     scrub = Scrubber(merged_environment(plan))
-    record = Record(plan, command, backend.version(), scrub)
+    record = Record(plan, command, {name: backend.version() for name, backend in backends.items()}, scrub)
     with log_beside(plan.folder / "capture.log", say, scrub) as tell, Interrupts(tell) as interrupts:
         for remark in plan.remarks:
             tell(remark)
         failure = None
+        counters = PmSampling(plan.devices)
         for one in plan.passes:
             interrupts.raise_from(1)
-            failure = _run_pass(Context(plan, one, backend, record, scrub, interrupts, tell))
+            failure = _run_pass(Context(plan, one, backends[one.recorder], record, scrub, interrupts, tell, counters))
         record.finish()
         interrupts.raise_from(1)
         if failure:
@@ -84,15 +97,16 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
 
 def _run_pass(context: Context) -> ServerError | None:
     """One server start. A server that fails is recorded, with all windows before that, and returned."""
-    visible = visible_gpus(merged_environment(context.plan))
-    sampler = Sampler([visible[number] for number in context.plan.settings.gpu_ids if number < len(visible)])
+    sampler = Sampler(context.plan.devices)
     with scratch_folder() as scratch:
         try:
             with sampler:
                 return _serve(context, scratch)
         finally:
+            context.counters.end()
             collect(context, scratch, sampler)
             context.record.save()
+            remove_rings(context.plugin_folder)
 
 
 def _serve(context: Context, scratch: Path) -> ServerError | None:
@@ -120,14 +134,15 @@ def _serve(context: Context, scratch: Path) -> ServerError | None:
 def _server_environment(context: Context, scratch: Path) -> Mapping[str, str]:
     return {
         **without_secrets(os.environ),
-        **environment_of(context.plan, context.backend, scratch, context.plugin_folder),
+        **environment_of(context.plan, context.one.recorder, scratch, context.plugin_folder),
         **temporary_places(scratch, merged_environment(context.plan)),
     }
 
 
 def _start(context: Context, server: Server) -> None:
     plan, record = context.plan, context.record
-    context.say(f"starting SGLang {plan.version}, CUDA graphs {'on' if context.one.graphs else 'off'}")
+    graphs = "on" if context.one.graphs else "off"
+    context.say(f"starting SGLang {plan.version}, CUDA graphs {graphs}, recorder {context.one.recorder}")
     _wait_for_port(server, plan.settings.port)
     server.start()
     server.wait_until_healthy(plan.settings.windows.start_s, context.say)
@@ -163,30 +178,30 @@ def _stop(context: Context, server: Server) -> None:
 
 def _run_concurrency(context: Context, server: Server, concurrency: int, scratch: Path) -> None:
     windows = context.plan.settings.windows
-    window = Window(concurrency, context.one.graphs, f"c{concurrency}{context.one.suffix}")
+    window = Window(concurrency, context.one.graphs, context.one.window(concurrency), context.one.recorder)
     load = Load(server.endpoints, concurrency, context.plan.settings.load)
     check = _checker(server, load, windows.hang_s)
     patient = _checker(server, load, max(windows.hang_s, windows.report_s))
 
-    def measure(what: str) -> float:
-        server.phase = f"{what} c{concurrency}"
+    def measure(what: str) -> tuple[float, Gaps]:
+        server.phase, began_ns = f"{what} {window.name}", time.monotonic_ns()
         rate = load.measure(windows.measure_s, check)
-        context.say(f"c{concurrency}: {rate:,.0f} tok/s")
-        return rate
+        context.say(f"{window.name}: {rate:,.0f} tok/s")
+        return rate, read_gaps(context.plugin_folder, began_ns, time.monotonic_ns(), concurrency)
 
     context.windows.append(window)
     window.began_ns = time.time_ns()
     try:
         with load:
-            server.phase = f"warm up c{concurrency}"
-            _warm_up(load, windows.warm_up_s, check, context.say)
-            window.rate_before = measure("measure")
-            server.phase = f"record c{concurrency}"
+            server.phase = f"warm up {window.name}"
+            _warm_up(load, window.name, windows.warm_up_s, check, context.say)
+            window.rate_before, window.gaps_before = measure("measure")
+            server.phase = f"record {window.name}"
             record_window(context, server, load, window, scratch, check, patient)
-            server.phase = f"resume c{concurrency}"
+            server.phase = f"resume {window.name}"
             resume(load, check, patient)
-            window.rate_after = measure("measure again")
-            server.phase = f"drain c{concurrency}"
+            window.rate_after, window.gaps_after = measure("measure again")
+            server.phase = f"drain {window.name}"
     finally:
         window.ended_ns = time.time_ns()
         window.accept_length = load.accept_length()
@@ -208,9 +223,9 @@ def _checker(server: Server, load: Load, hang_s: float) -> Check:
     return check
 
 
-def _warm_up(load: Load, most_s: float, check: Callable[[], None], say: Say) -> None:
+def _warm_up(load: Load, name: str, most_s: float, check: Callable[[], None], say: Say) -> None:
     """Until every request has brought tokens and throughput is the same in two seconds in a row."""
-    say(f"c{load.concurrency}: warming up")
+    say(f"{name}: warming up")
     deadline, before = time.monotonic() + most_s, 0.0
     while not load.is_full() and time.monotonic() < deadline:
         load.measure(0.2, check)
@@ -219,7 +234,7 @@ def _warm_up(load: Load, most_s: float, check: Callable[[], None], say: Say) -> 
         if before and abs(rate - before) <= STEADY * max(rate, before):
             return
         before = rate
-    say(f"c{load.concurrency}: not steady after {most_s:.0f} s; going on")
+    say(f"{name}: not steady after {most_s:.0f} s; going on")
 
 
 def _make_folder(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import IO
@@ -21,7 +22,7 @@ class ServerLog:
     def __init__(self, file: Path, scrub: Scrubber) -> None:
         self._path = file
         self._scrub = scrub
-        self._lines: deque[tuple[int, str]] = deque(maxlen=KEPT_LINES)
+        self._lines: deque[tuple[int, int, str]] = deque(maxlen=KEPT_LINES)
         self._count = 0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -47,7 +48,7 @@ class ServerLog:
 
     def _keep(self, line: str) -> None:
         with self._lock:
-            self._lines.append((self._count, line))
+            self._lines.append((self._count, time.monotonic_ns(), line))
             self._count += 1
 
     @property
@@ -58,17 +59,22 @@ class ServerLog:
     def find(self, pattern: re.Pattern[str], since: int) -> str | None:
         """The first line from position ``since`` on that matches."""
         with self._lock:
-            return next((line for number, line in self._lines if number >= since and pattern.search(line)), None)
+            return next((line for number, _, line in self._lines if number >= since and pattern.search(line)), None)
+
+    def times_of(self, pattern: re.Pattern[str], since: int) -> list[int]:
+        """When the lines from position ``since`` on that match came, in nanoseconds of the monotonic clock."""
+        with self._lock:
+            return [came for number, came, line in self._lines if number >= since and pattern.search(line)]
 
     def tail(self, count: int = SHOWN_LINES) -> list[str]:
         """The last lines that say something."""
         with self._lock:
-            return [line for _, line in self._lines if line.strip()][-count:]
+            return [line for _, _, line in self._lines if line.strip()][-count:]
 
     def cause(self) -> str | None:
         """What the last exception in the log says."""
         with self._lock:
-            found = (CAUSE.search(line) for _, line in reversed(self._lines))
+            found = (CAUSE.search(line) for _, _, line in reversed(self._lines))
             return next((match[0][:200] for match in found if match), None)
 
     def close(self) -> None:

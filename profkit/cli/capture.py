@@ -19,13 +19,16 @@ from .common import INCONCLUSIVE
 
 if TYPE_CHECKING:
     from profkit.capture import Plan
+    from profkit.capture.plan import Pass
     from profkit.capture.settings import GraphMode
 
 
 @click.command("capture")
 @click.option("--config", help="Name of a configuration (see --list), or a TOML file; see docs/capture.md.")
 @click.option("--conc", default="1,32,128", show_default=True, help="Concurrencies: requests in flight, in this order.")
-@click.option("--backend", type=click.Choice(["nsys"]), default="nsys", show_default=True, help="The recorder.")
+@click.option(
+    "--backend", default="nsys", show_default=True, help="Recorder: nsys, cupti or torch; or several: nsys,cupti."
+)
 @click.option("--graphs", type=click.Choice(["on", "off", "both"]), help="CUDA graphs [the configuration's; else on].")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting: server.tp_size=2.")
 @click.option("--steps", type=click.IntRange(min=3), help="Decode steps in each recording [8].")
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--keep-raw",
     is_flag=True,
-    help="Keep reports that cannot be imported, in raw/. They hold the server's whole environment: pass none on.",
+    help="Keep reports that cannot be imported, in raw/. Those of nsys hold the server's whole environment.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the exact plan, and start nothing.")
 @click.option("--list", "list_only", is_flag=True, help="Show the configurations that come with profkit.")
@@ -51,7 +54,8 @@ def command(
 ) -> int:
     """Start SGLang, load it, and record a steady window at each concurrency, as a sweep that the other commands read.
 
-    Needs the extra `profkit[capture]`, an installed SGLang, and Nsight Systems. Ctrl-C stops cleanly and keeps what is
+    Needs the extra `profkit[capture]`, an installed SGLang, and what the recorder needs: Nsight Systems for nsys, CUPTI
+    for cupti, nothing more for torch; `profkit doctor` tells what this host has. Ctrl-C stops cleanly and keeps what is
     recorded. Exit status 2 if the server failed (the sweep then holds how), 3 if nothing could be recorded. The table
     at the end names windows that failed and concurrencies that were not tried.
     """
@@ -67,7 +71,10 @@ def command(
         raise UsageError("give --config NAME or FILE.toml; `profkit capture --list` shows the names")
     settings = capture.load_settings(config, overrides, steps)
     folder = (output or Path("traces") / f"{settings.name}-{time.strftime('%Y%m%d-%H%M%S')}").absolute()
-    plan = capture.make_plan(settings, _concurrencies(conc), folder, graphs=graphs, backend=backend, keep_raw=keep_raw)
+    backends = [name.strip() for name in backend.split(",")]
+    plan = capture.make_plan(
+        settings, _concurrencies(conc), folder, graphs=graphs, backends=backends, keep_raw=keep_raw
+    )
     if dry_run:
         click.echo(capture.dry_run(plan))
         return 0
@@ -99,19 +106,28 @@ def _command_line(variables: Mapping[str, str]) -> str:
 def _summary(folder: Path, sweep: Sweep, plan: Plan) -> str:
     """What came of each window of the plan: also of those that failed, and of those that were not reached."""
     lines = [f"{folder}: {sweep.config}, {sweep.engine}{f'; {sweep.note}' if sweep.note else ''}"]
-    ran = {(run.concurrency, run.graphs): run for run in sweep.runs}
-    wanted = [(concurrency, one.graphs) for one in plan.passes for concurrency in plan.concurrencies]
-    lines += [_line(concurrency, graphs, ran.get((concurrency, graphs))) for concurrency, graphs in wanted]
+    ran = {(run.concurrency, run.graphs, run.recorder): run for run in sweep.runs}
+    wanted = [(concurrency, one) for one in plan.passes for concurrency in plan.concurrencies]
+    several = len(plan.backends) > 1
+    lines += [
+        f"{_name(concurrency, one, several)} {_fate(ran.get((concurrency, one.graphs, one.recorder)))}"
+        for concurrency, one in wanted
+    ]
     recorded = sum(1 for run in sweep.runs if run.trace)
     lines.append(f"{recorded} of {len(wanted)} windows recorded")
     return "\n".join([*lines, f"next: profkit report {folder}"] if recorded else lines)
 
 
-def _line(concurrency: int, graphs: bool, run: SweepRun | None) -> str:
-    name = f"  c{concurrency:<4} {'graphs' if graphs else 'eager':<7}"
+def _name(concurrency: int, one: Pass, several: bool) -> str:
+    """The columns that tell a window; the recorder's only where there are ``several``."""
+    recorder = f" {one.recorder:<5}" if several else ""
+    return f"  c{concurrency:<4} {'graphs' if one.graphs else 'eager':<7}{recorder}"
+
+
+def _fate(run: SweepRun | None) -> str:
     if run is None:
-        return f"{name} not tried"
+        return "not tried"
     rate = f"{run.tokens_per_s:,.0f} tok/s" if run.tokens_per_s is not None else "not measured"
     accepted = f", accept length {run.accept_len:.2f}" if run.accept_len is not None else ""
-    fate = "" if run.trace and not run.failure else f"; {run.failure or 'not recorded'}"
-    return f"{name} {rate}{accepted}{fate}"
+    fault = "" if run.trace and not run.failure else f"; {run.failure or 'not recorded'}"
+    return f"{rate}{accepted}{fault}"

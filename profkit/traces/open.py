@@ -11,6 +11,8 @@ from pathlib import Path
 from .bundle import is_bundle, load_bundle
 from .compression import decompressed, read_content, read_head
 from .cupti import holds_cupti, read_cupti
+from .cupti_dump import SUFFIX as DUMP_SUFFIX
+from .cupti_dump import is_dump
 from .errors import InputError
 from .kineto import looks_like_kineto, read_kineto
 from .model import Run, Trace
@@ -22,12 +24,17 @@ from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep, simulated_acce
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
-READABLE = "give a bundle, a sweep, an Nsight Systems report or export, or PyTorch profiler JSON"
+READABLE = "give a bundle, a sweep, an Nsight Systems report or export, CUPTI's records or PyTorch profiler JSON"
 MOST_NAMED = 8
 PLUGIN = "plugin"
 """Folder of a sweep in which the plugin left its records."""
 BEFORE_EVENTS = 1 << 20
 """Bytes of metadata that may stand before the events of a Kineto file."""
+
+SUFFIXES = (
+    ".gz", ".xz", ".zst", ".sqlite", ".nsys-rep", ".qdstrm", ".json", ".kineto", ".trace", ".pt", DUMP_SUFFIX,
+)  # fmt: skip
+"""What a short name leaves out, from the outside in."""
 
 NSYS_TABLE = ("CUPTI_ACTIVITY_", "NVTX_EVENTS", "StringIds")
 
@@ -45,7 +52,7 @@ def open_trace(path: Path | str) -> Trace:
     """The one recording at ``path``.
 
     ``path`` is a bundle, a ``.nsys-rep``, an nsys export (SQLite, plain or compressed, or a Parquet folder), Kineto
-    JSON (a file, or a folder with one file per rank), or a sweep with one recording.
+    JSON or CUPTI's records (a file, or a folder with one file per rank), or a sweep with one recording.
 
     Raises ``InputError`` where it is none of these, is damaged, or holds several recordings.
     """
@@ -96,7 +103,7 @@ def _check_readable(path: Path) -> None:
 
 def _short_name(path: Path) -> str:
     name = path.resolve().name
-    for suffix in (".gz", ".xz", ".zst", ".sqlite", ".nsys-rep", ".qdstrm", ".json", ".kineto", ".trace", ".pt"):
+    for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     return name or str(path)
 
@@ -110,6 +117,8 @@ def _open_single(path: Path) -> Trace:
             return _read_export(path, plain)
     if _is_nsys(head):
         return _open_report(path)
+    if is_dump(head):
+        return read_cupti(path)
     if looks_like_kineto(head):
         return read_kineto([path])
     if not head:
@@ -146,6 +155,8 @@ def _open_folder(path: Path) -> Trace:
     if found:
         names = ", ".join(found[:MOST_NAMED]) + (f" and {len(found) - MOST_NAMED} more" if found[MOST_NAMED:] else "")
         raise InputError(path, "holds recordings but is none itself", f"name them one by one: {names}")
+    if any(file.suffix == DUMP_SUFFIX for file in files):
+        return read_cupti(path)  # which says what is amiss with them
     raise InputError(path, "the folder holds no recording", READABLE)
 
 
@@ -177,8 +188,14 @@ def _open_run(folder: Path, sweep: Sweep, run: SweepRun) -> Opened:
         raise InputError(path, f"named in {RECORD} but not there", "capture again, or remove it from the record")
     trace = load_bundle(path) if is_bundle(path) else _open_single(path)
     if not len(trace.module_calls):
-        trace = with_module_calls(trace, folder / PLUGIN)
+        trace = with_module_calls(trace, _plugin_folder(folder, run))
     return Opened(f"{folder.resolve().name}/{run.trace}", path, trace.with_run(_run_of(trace.run, sweep, run)))
+
+
+def _plugin_folder(folder: Path, run: SweepRun) -> Path:
+    """Each start of the server has its own: ``c1-cupti`` belongs to ``plugin-cupti``."""
+    own = folder / f"{PLUGIN}{(run.trace or '').removeprefix(f'c{run.concurrency}')}"
+    return own if own.is_dir() else folder / PLUGIN
 
 
 def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:

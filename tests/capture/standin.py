@@ -1,6 +1,7 @@
 """A stand-in for SGLang on a plain machine: its endpoints, its process tree, its ranges, and its ways to fail.
 
-A main process speaks HTTP; one worker per rank runs steps and pushes profkit's NVTX ranges, as the plugin does.
+A main process speaks HTTP; one worker per rank runs steps, pushes profkit's ranges and notes when steps begin, as the
+plugin does. With `PROFKIT_RECORDER=torch` each rank leaves a file of the PyTorch profiler for a window.
 `STANDIN_MODE` says how it misbehaves, one or more of: slow_start, never_ready, crash_start, crash_window, graph_crash,
 hang, slow_stop; refuse_window, refuse_first (the first window), late (the first is opened after 3 s),
 late_second_answer (the second is opened at once and answered after 4 s), stall (nothing goes on for 4 s after a window,
@@ -11,6 +12,7 @@ window opens).
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing as mp
 import os
@@ -28,29 +30,82 @@ STEP_S = 0.004
 BLOCK = 8
 
 
-def push(text: str) -> None:
-    import nvtx
+class Nvtx:
+    """Ranges for nsys, and the range that opens its window."""
 
-    nvtx.push_range(text, domain="profkit")
+    def push(self, text: str) -> None:
+        import nvtx
+
+        nvtx.push_range(text, domain="profkit")
+
+    def pop(self) -> None:
+        import nvtx
+
+        nvtx.pop_range(domain="profkit")
+
+    def start(self, body: dict) -> None:
+        import nvtx
+
+        self.window = nvtx.start_range("window", domain="profkit-capture")
+
+    def stop(self) -> None:
+        import nvtx
+
+        nvtx.end_range(self.window)
 
 
-def pop() -> None:
-    import nvtx
+class Kineto:
+    """Ranges as SGLang's profiler writes them: annotations of the rank's own file, in a window only."""
 
-    nvtx.pop_range(domain="profkit")
+    BASE = time.time_ns() // 10**15 * 10**15
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.rank, self.ranks, self.folder, self.open, self.events = rank, ranks, None, [], []
+
+    def push(self, text: str) -> None:
+        self.open.append((text, time.time_ns()))
+
+    def pop(self) -> None:
+        text, began = self.open.pop()
+        times = {"ts": (began - self.BASE) / 1e3, "dur": (time.time_ns() - began) / 1e3}
+        who = {"pid": os.getpid(), "tid": os.getpid()}
+        self.events.append({"ph": "X", "cat": "user_annotation", "name": f"profkit|{text}", **who, **times, "args": {}})
+
+    def start(self, body: dict) -> None:
+        assert body["activities"] == ["CPU"], "the stand-in has no GPU"
+        self.folder, self.events = Path(body["output_dir"]), []
+
+    def stop(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        meta = {"schemaVersion": 1, "distributedInfo": {"rank": self.rank, "world_size": self.ranks}}
+        content = {**meta, "baseTimeNanoseconds": self.BASE, "traceEvents": self.events}
+        file = self.folder / f"{time.time()}-TP-{self.rank}.trace.json.gz"
+        file.write_bytes(gzip.compress(json.dumps(content).encode()))
+        time.sleep(0.3)
+
+
+def begin(rank: int, ranks: int) -> None:
+    """What the plugin does when its process starts."""
+    global RECORDER, CLOCK
+    from profkit.sglang.step_clock import StepClock
+
+    leave_record(rank)
+    RECORDER = Kineto(rank, ranks) if os.environ["PROFKIT_RECORDER"] == "torch" else Nvtx()
+    CLOCK = StepClock(Path(os.environ["PROFKIT_OUT"]) / f"steps-{os.getpid()}.bin")
 
 
 def run_step(kind: str, batch: int, speculative: bool) -> None:
     """One pass over the batch, in the ranges that design.md names."""
+    CLOCK.note(time.monotonic_ns(), batch, kind == "decode")
     inner = ["target"]
     if kind == "decode" and speculative:
         inner = ["prepare", "draft", "draft_sample", "target", "accept", "accept_sim", "kv_append"]
-    push(f"step:{kind} bs={batch}")
+    RECORDER.push(f"step:{kind} bs={batch}")
     for name in inner:
-        push(name)
+        RECORDER.push(name)
         time.sleep(STEP_S / len(inner))
-        pop()
-    pop()
+        RECORDER.pop()
+    RECORDER.pop()
 
 
 class Scheduler:
@@ -59,7 +114,7 @@ class Scheduler:
     def __init__(self, inbox, outbox, peers, args) -> None:
         self.inbox, self.outbox, self.peers, self.args = inbox, outbox, peers, args
         self.requests: dict[str, dict] = {}
-        self.window = None
+        self.is_open = False
         self.steps_left = 0
         self.count = 0
         self.most = 0
@@ -89,25 +144,33 @@ class Scheduler:
             self.finish(request, "abort")
 
     def start_profile(self, order: dict) -> None:
-        import nvtx
-
         if "hook_fault" in MODES:
-            leave_record(0, faults=[{"where": "batch", "error": "KeyError: 'x'"}])
+            leave_record(
+                0, faults=[{"where": "batch", "error": "KeyError: 'x'"}], remarks=["no counters: not permitted"]
+            )
         print(f"[standin TP0] at most {self.most} requests in flight so far", flush=True)
-        self.window = nvtx.start_range("window", domain="profkit-capture")
+        print("[standin TP0] Profiling starts. Traces will be saved to: /nowhere", flush=True)
+        self.tell("start", order["body"])
+        RECORDER.start(order["body"])
+        self.is_open = True
         self.steps_left = order["body"].get("num_steps") or 1 << 30
         self.outbox.put((order["rid"], {"done": True}))
 
     def stop_profile(self, order: dict) -> None:
-        self.outbox.put((order["rid"], {"done": self.window is not None}))
-        if self.window is not None:
+        self.outbox.put((order["rid"], {"done": self.is_open}))
+        if self.is_open:
             self.close_window()
 
-    def close_window(self) -> None:
-        import nvtx
+    def tell(self, *order: object) -> None:
+        """Only files of the PyTorch profiler are each rank's own."""
+        for peer in self.peers if isinstance(RECORDER, Kineto) else ():
+            peer.put(order)
 
-        nvtx.end_range(self.window)
-        self.window, self.steps_left = None, 0
+    def close_window(self) -> None:
+        print("[standin TP0] Stop profiling...", flush=True)
+        self.tell("stop")
+        RECORDER.stop()
+        self.is_open, self.steps_left = False, 0
         if "stall" in MODES:
             time.sleep(4)
         print("[standin TP0] Profiling done. Traces are saved to: /nowhere", flush=True)
@@ -118,12 +181,12 @@ class Scheduler:
         self.misbehave(kind)
         speculative = self.args.speculative_algorithm == "DFLASH"
         for peer in self.peers:
-            peer.put((kind, batch, speculative))
+            peer.put(("step", kind, batch, speculative))
         run_step(kind, batch, speculative)
         self.count += 1
         for request in fresh or list(self.requests.values()):
             self.advance(request, 1 if fresh or not speculative else 3 + self.count % 2)
-        if self.window is not None:
+        if self.is_open:
             self.steps_left -= 1
             if self.steps_left <= 0:
                 self.close_window()
@@ -131,7 +194,7 @@ class Scheduler:
     def misbehave(self, kind: str) -> None:
         if "graph_crash" in MODES and kind == "decode" and not self.args.disable_decode_cuda_graph:
             raise AttributeError("'NoneType' object has no attribute 'replay'")
-        if "crash_window" in MODES and self.window is not None and self.steps_left < 8:
+        if "crash_window" in MODES and self.is_open and self.steps_left < 8:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         if "hang" in MODES and self.count > 100:
             time.sleep(3600)
@@ -155,19 +218,20 @@ class Scheduler:
         self.requests.pop(request["rid"], None)
 
 
-def leave_record(rank: int, faults: list[dict] | None = None) -> None:
+def leave_record(rank: int, faults: list[dict] | None = None, remarks: list[str] | None = None) -> None:
     """As the plugin does, in `PROFKIT_OUT`."""
     if rank and "one_rank" in MODES:
         return
     runners = [{"role": "target", "gpu_id": rank}]
-    record = {"pid": os.getpid(), "probes": [{"target": "x"}], "runners": runners, "faults": faults or []}
+    record = {"pid": os.getpid(), "probes": [{"target": "x"}], "runners": runners}
+    record |= {"faults": faults or [], "remarks": remarks or []}
     file = Path(os.environ["PROFKIT_OUT"]) / f"plugin-{os.getpid()}.json"
     file.write_text(json.dumps(record))
 
 
 def scheduler(inbox, outbox, peers, args, loaded) -> None:
     try:
-        leave_record(0)
+        begin(0, args.tp_size)
         loaded.wait()
         Scheduler(inbox, outbox, peers, args).run()
     except Exception:
@@ -178,11 +242,13 @@ def scheduler(inbox, outbox, peers, args, loaded) -> None:
         os.kill(os.getppid(), signal.SIGQUIT)
 
 
-def follower(inbox, rank, loaded) -> None:
-    leave_record(rank)
+def follower(inbox, rank, ranks, loaded) -> None:
+    begin(rank, ranks)
     loaded.wait()
+    orders = {"step": run_step, "start": RECORDER.start, "stop": RECORDER.stop}
     while True:
-        run_step(*inbox.get())
+        order, *values = inbox.get()
+        orders[order](*values)
 
 
 class Server(ThreadingHTTPServer):
@@ -332,7 +398,8 @@ def main() -> None:
     loaded = context.Barrier(args.tp_size + 1)
     workers = [context.Process(target=scheduler, args=(inbox, outbox, peers, args, loaded), daemon=True)]
     workers += [
-        context.Process(target=follower, args=(peer, rank, loaded), daemon=True) for rank, peer in enumerate(peers, 1)
+        context.Process(target=follower, args=(peer, rank, args.tp_size, loaded), daemon=True)
+        for rank, peer in enumerate(peers, 1)
     ]
     for worker in workers:
         worker.start()

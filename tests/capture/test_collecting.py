@@ -20,8 +20,9 @@ from profkit.capture.importing import BatchError, Window, check_batch_size, impo
 from profkit.capture.interrupts import Interrupts
 from profkit.capture.machine import Sampler
 from profkit.capture.plan import Plan
+from profkit.capture.pm_sampling import PmSampling
 from profkit.capture.secrets import Scrubber
-from profkit.traces import Device, InputError, OutputError, Trace, load_bundle
+from profkit.traces import Device, InputError, OutputError, Trace, load_bundle, open_trace
 from tests.builders import TraceBuilder
 from tests.capture import places
 
@@ -35,6 +36,8 @@ def steps(*batches: int) -> Trace:
 
 class Reports:
     """A recorder whose reports are files, each read as a trace or as an error."""
+
+    holds_environment = True
 
     def __init__(self, found: dict[int, Trace | BaseException], interrupts: Interrupts) -> None:
         self.found = found
@@ -84,7 +87,7 @@ def collected(plan: Plan, found: dict[int, Trace | BaseException], record: Sweep
     windows = [Window(c, True, f"c{c}", number=n) for n, c in enumerate(plan.concurrencies, 1) if n in found]
     scrub, interrupts = Scrubber({}), Interrupts(said.append)
     backend, record = Reports(found, interrupts), record or Sweeps()
-    context = Context(plan, plan.passes[0], backend, record, scrub, interrupts, said.append, windows)  # type: ignore[arg-type]
+    context = Context(plan, plan.passes[0], backend, record, scrub, interrupts, said.append, PmSampling([]), windows)  # type: ignore[arg-type]
     collect(context, plan.folder.parent / "scratch", Sampler([]))
     return windows
 
@@ -124,6 +127,22 @@ def test_keep_raw(plan: Plan) -> None:
     assert empty.failure == "holds no event"
     assert [file.name for file in (plan.folder / "raw").iterdir()] == ["c1.nsys-rep"]
     assert stat.S_IMODE((plan.folder / "raw").stat().st_mode) == 0o700
+
+
+def test_keep_raw_of_a_folder_that_holds_no_environment(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folders(self: Reports, scratch: Path) -> dict[int, Path]:
+        found = {number: scratch / f"window-{number}" for number in self.found}
+        for folder in found.values():
+            folder.mkdir()
+            (folder / "1.json").touch()
+        return found
+
+    monkeypatch.setattr(Reports, "holds_environment", False)
+    monkeypatch.setattr(Reports, "reports", folders)
+    monkeypatch.setattr(Reports, "read", lambda self, report, scratch: open_trace(report))
+    (window,) = collected(replace(plan, keep_raw=True), {1: steps(1)})
+    assert window.failure and window.failure.endswith("; its raw report is kept in raw/")
+    assert [file.name for file in (plan.folder / "raw" / "c1").iterdir()] == ["1.json"]
 
 
 def test_a_full_disk_is_one_more_sentence(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

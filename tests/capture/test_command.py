@@ -25,6 +25,8 @@ SLIPS = (
     ("--set", "env.A.B=1"),
     ("--conc", "1,,2"),
     ("--conc", "0"),
+    ("--backend", "nsys,perf"),
+    ("--backend", ""),
 )
 
 
@@ -61,6 +63,7 @@ def test_without_the_extra(missing: str, capsys: pytest.CaptureFixture[str], mon
 def test_keeping_raw_reports_is_said_to_keep_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
+    assert "--backend TEXT Recorder: nsys, cupti or torch" in said
     assert "--keep-raw Keep reports that cannot be imported" in said
     assert "whole environment" in said
 
@@ -77,9 +80,9 @@ def test_the_command_is_recorded_without_secrets(word: str, monkeypatch: pytest.
 def test_the_table_names_every_window_of_the_plan(tmp_path: Path) -> None:
     plan = make_plan(load_settings("tp1"), [1, 32, 128], tmp_path / "out", graphs="both")
     runs = [
-        SweepRun(concurrency=1, graphs=True, trace="c1", tokens_per_s=100.0, accept_len=3.5),
-        SweepRun(concurrency=32, graphs=True, tokens_per_s=1000.0, failure="fewer steps than wanted"),
-        SweepRun(concurrency=128, graphs=True, failure="not tried: the server had ended"),
+        SweepRun(concurrency=1, graphs=True, recorder="nsys", trace="c1", tokens_per_s=100.0, accept_len=3.5),
+        SweepRun(concurrency=32, graphs=True, recorder="nsys", tokens_per_s=1000.0, failure="fewer steps than wanted"),
+        SweepRun(concurrency=128, graphs=True, recorder="nsys", failure="not tried: the server had ended"),
     ]
     table = _summary(Path("out"), Sweep(schema=SCHEMA, config="tp1", runs=runs, note="stopped before its end"), plan)
     lines = [" ".join(line.split()) for line in table.splitlines()]

@@ -353,7 +353,7 @@ def test_nsys_records_graph_nodes_and_no_samples_of_the_cpu(tmp_path: Path) -> N
     words = NsysBackend(on_gpu=True).wrapper(tmp_path)
     wanted = ("--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node", "--capture-range-end=repeat")
     assert set(wanted) < set(words)
-    assert NsysBackend(on_gpu=True).window(20, tmp_path)["activities"] == ["CUDA_PROFILER"]
+    assert NsysBackend(on_gpu=True).window(1, 20, tmp_path)["activities"] == ["CUDA_PROFILER"]
 
 
 def test_missing_or_old_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 path, interval, counters, *devices = sys.argv[1:]
 print({said}, flush=True)
 sys.stdin.readline()
+sys.stdin.readline()
 names = counters.split(",")
 np.savez(
     open(path, "wb"), counters=np.array(names), time=np.array([10, 20]), device=np.array([int(devices[0])] * 2),
@@ -36,7 +37,9 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
         program = tmp_path / "sampler.py"
         program.write_text(SCRIPT.format(said=said))
         monkeypatch.setattr(pm_sampling, "PROGRAM", program)
-        return PmSampling([3], tmp_path)
+        sampling = PmSampling([3])
+        sampling.prepare(tmp_path)
+        return sampling
 
     return with_words
 
@@ -49,9 +52,10 @@ def test_samples_of_a_window_are_kept_under_nvmls_number(played: Played) -> None
     assert sampling.remark is None
 
 
-def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played) -> None:
+def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played, tmp_path: Path) -> None:
     sampling = played('"refused this user may not read GPU counters: run as root"')
     for _ in range(2):
+        sampling.prepare(tmp_path)
         with sampling:
             pass
     assert sampling.between(0, 100) == []
@@ -82,7 +86,9 @@ def test_a_sampler_that_dies_loses_its_samples_only(played: Played) -> None:
 
 def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pm_sampling, "PROGRAM", tmp_path / "not there")
-    with PmSampling([], tmp_path) as sampling:
+    sampling = PmSampling([])
+    sampling.prepare(tmp_path)
+    with sampling:
         pass
     assert sampling.remark is None
 

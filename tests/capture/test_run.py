@@ -142,6 +142,7 @@ def test_a_recorder_that_holds_up_the_server(place: Path) -> None:
     assert (sweep.runs[0].trace, sweep.failures) == ("c1", [])
     faults = [
         "a hook failed at batch: KeyError: 'x'",
+        "no counters: not permitted",
         "the plugin ran in 1 of 2 ranks: the others' steps have no names",
     ]
     assert sweep.settings["plugin"] == [faults]

@@ -14,7 +14,6 @@ from threading import Thread
 import pytest
 
 from profkit.capture import load_settings, make_plan
-from profkit.capture.backends import backend_of
 from profkit.capture.endpoints import Endpoints, NoAnswerError, RefusedError
 from profkit.capture.load import Load, LoadError
 from profkit.capture.plan import Plan
@@ -106,10 +105,11 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def test_variables_of_the_configuration_are_added_to(plan: Plan, tmp_path: Path) -> None:
-    added = environment_of(plan, backend_of("nsys", on_gpu=False), tmp_path, tmp_path / "plugin")
+    added = environment_of(plan, "nsys", tmp_path, tmp_path / "plugin")
     assert added["PYTHONPATH"].split(os.pathsep)[-1] == "/theirs"
     assert str(places.ROOT) in added["PYTHONPATH"]
     assert (added["SGLANG_PLUGINS"], added["PROFKIT_SGLANG"]) == ("other,profkit", "1")
+    assert added["PROFKIT_RECORDER"] == "nsys"
     assert added["NSYS_NVTX_PROFILER_REGISTER_ONLY"] == "0"
     assert temporary_places(tmp_path, {**added, "TORCHINDUCTOR_CACHE_DIR": "/kept"}) == {
         "TMPDIR": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": "/kept"

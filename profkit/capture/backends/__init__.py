@@ -1,4 +1,4 @@
-"""Recorders. Each wraps the server's command, opens a window through SGLang's own endpoint, and reads what it wrote."""
+"""Recorders. Each opens a window through SGLang's own endpoint, and reads what was written of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from profkit.traces import ProfkitError, Trace
+
+BACKENDS = ("nsys", "cupti", "torch")
+"""The recorders by name; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,33 +28,48 @@ class EmptyReportError(ProfkitError):
 class Backend(Protocol):
     """What the run needs of a recorder."""
 
-    importer: str
-    """The program that turns a window into a report while the server runs on."""
+    @property
+    def importer(self) -> str | None:
+        """The program that turns a window into a report while the server runs on, where there is one."""
+
+    @property
+    def holds_environment(self) -> bool:
+        """Whether a report holds the server's whole environment."""
 
     def check(self) -> None:
         """Raise ``UsageError`` where the recorder is missing or too old."""
 
     def wrapper(self, scratch: Path) -> list[str]:
-        """The command line before the server's own; reports go to ``scratch``."""
+        """The command line before the server's own, if any; reports go to ``scratch``."""
 
     def environment(self) -> Mapping[str, str]:
         """Variables that the recorder needs in the server."""
 
-    def window(self, steps: int, scratch: Path) -> dict[str, Any]:
-        """The body of ``/start_profile`` that records ``steps`` forward passes."""
+    def window(self, number: int, steps: int, scratch: Path) -> dict[str, Any]:
+        """The body of ``/start_profile`` that records ``steps`` forward passes as the window ``number`` (from 1)."""
 
     def reports(self, scratch: Path) -> dict[int, Path]:
-        """The reports by the number of their window, from 1."""
+        """The reports, files or folders, by the number of their window."""
 
     def read(self, report: Path, scratch: Path) -> Recorded:
         """Read a report; ``EmptyReportError`` where nothing was recorded, ``InputError`` where it cannot be read."""
 
     def version(self) -> str:
-        """The recorder and its release, for the sweep's record."""
+        """The recorder's release, for the sweep's record."""
 
 
 def backend_of(name: str, *, on_gpu: bool) -> Backend:
-    """The recorder called ``name``."""
-    from .nsys import NsysBackend
+    """The recorder called ``name``, one of ``BACKENDS``."""
+    match name:
+        case "cupti":
+            from .cupti import CuptiBackend
 
-    return {"nsys": NsysBackend}[name](on_gpu=on_gpu)
+            return CuptiBackend(on_gpu=on_gpu)
+        case "torch":
+            from .torch import TorchBackend
+
+            return TorchBackend(on_gpu=on_gpu)
+        case _:
+            from .nsys import NsysBackend
+
+            return NsysBackend(on_gpu=on_gpu)

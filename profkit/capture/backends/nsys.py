@@ -25,6 +25,7 @@ class NsysBackend:
     """``nsys profile`` with what keeps it cheap: no CPU sampling, no context switches, nothing outside the windows."""
 
     importer = "QdstrmImporter"
+    holds_environment = True
 
     def __init__(self, *, on_gpu: bool) -> None:
         self._nsys = find_nsys()
@@ -66,7 +67,7 @@ class NsysBackend:
     def environment(self) -> Mapping[str, str]:
         return {} if self._on_gpu else {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
 
-    def window(self, steps: int, scratch: Path) -> dict[str, Any]:
+    def window(self, number: int, steps: int, scratch: Path) -> dict[str, Any]:
         return {"activities": ["CUDA_PROFILER"], "num_steps": steps, "output_dir": str(scratch)}
 
     def reports(self, scratch: Path) -> dict[int, Path]:

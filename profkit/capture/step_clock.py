@@ -1,0 +1,93 @@
+"""The server's decode steps as its own processes time them: with a recorder at work, and while nothing is recorded.
+
+The plugin notes the start of each step in a ring in shared memory, whose layout ``profkit.sglang.step_clock`` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from profkit.sglang.step_clock import HEADER, HEADER_BYTES, MAGIC, ROW
+from profkit.traces import StepTimes
+
+I64 = npt.NDArray[np.int64]
+Gaps = Mapping[int, I64]
+"""By process: the nanoseconds from the start of one decode step to that of the next."""
+
+FILES = "steps-*.bin"
+STEP = np.dtype([("began", "<i8"), ("requests", "<i4"), ("decode", "<i4")])
+MIDDLE = (0.1, 0.9)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """The latest steps of the process ``pid``, in order: monotonic nanoseconds at which each began, and what it ran."""
+
+    pid: int
+    began: I64
+    requests: I64
+    is_decode: npt.NDArray[np.bool_]
+
+    def gaps(self, start_ns: int, end_ns: int, requests: int) -> I64:
+        """From step to step, where both began in the span and are decode steps of exactly ``requests`` requests."""
+        inside = (self.began >= start_ns) & (self.began <= end_ns) & self.is_decode & (self.requests == requests)
+        gaps: I64 = np.diff(self.began)[inside[:-1] & inside[1:]]
+        return gaps
+
+
+def read_gaps(folder: Path, start_ns: int, end_ns: int, requests: int) -> Gaps:
+    """The gaps between decode steps of ``requests`` requests of each process that left a ring in ``folder``."""
+    found = ((steps.pid, steps.gaps(start_ns, end_ns, requests)) for steps in _rings(folder))
+    return {pid: gaps for pid, gaps in found if len(gaps)}
+
+
+def without_first(gaps: Gaps) -> Gaps:
+    """``gaps`` without each process's first, which holds the start of a recording."""
+    return {pid: own[1:] for pid, own in gaps.items() if len(own) > 1}
+
+
+def step_times(*parts: Gaps) -> StepTimes | None:
+    """What ``parts`` hold together of the process whose median is the longest; ``None`` where they hold nothing."""
+    pids = {pid for part in parts for pid in part}
+    every = [np.concatenate([part[pid] for part in parts if pid in part]) for pid in sorted(pids)]
+    if not every:
+        return None
+    slowest = max(every, key=lambda gaps: float(np.median(gaps)))
+    low, high = np.quantile(slowest, MIDDLE)
+    return StepTimes(round(float(np.median(slowest))), round(float(low)), round(float(high)), len(slowest))
+
+
+def remove_rings(folder: Path) -> None:
+    """Remove the rings: they are of no use without the run's own times."""
+    for file in folder.glob(FILES):
+        file.unlink(missing_ok=True)
+
+
+def _rings(folder: Path) -> Iterator[Steps]:
+    for file in sorted(folder.glob(FILES)):
+        steps = _read(file)
+        if steps is not None:
+            yield steps
+
+
+def _read(file: Path) -> Steps | None:
+    """The steps in a ring that its process goes on writing; ``None`` where it is not (yet) one."""
+    with file.open("rb", buffering=0) as ring:
+        raw = ring.read()
+        ring.seek(0)
+        again = ring.read(HEADER.size)
+    if len(raw) < HEADER_BYTES:
+        return None
+    magic, capacity, count, pid = HEADER.unpack_from(raw)
+    if magic != MAGIC or capacity < 1 or len(raw) < HEADER_BYTES + capacity * ROW.size:
+        return None
+    rows = np.frombuffer(raw, STEP, capacity, HEADER_BYTES)
+    # Of the oldest rows, those are lost that were written over meanwhile, and the one that may be half written.
+    first = max(0, HEADER.unpack(again)[2] - capacity + 1)
+    rows = rows[np.arange(first, max(count, first)) % capacity]
+    return Steps(pid, rows["began"].astype(np.int64), rows["requests"].astype(np.int64), rows["decode"] == 1)

@@ -139,6 +139,14 @@ class Load:
         """The least number of tokens that a running request has still to bring; 0 while one is being refilled."""
         return min(slot.expected - slot.received if slot.received else 0 for slot in self._slots)
 
+    def progress(self) -> float:
+        """The mean share of their output that running requests have brought, of the length that all but the first have.
+
+        It tells how long contexts are: over the life of a request, half of it is typical.
+        """
+        received = sum(slot.received for slot in self._slots)
+        return received / (len(self._slots) * max(self._settings.output_len, 1))
+
     def measure(self, seconds: float, check: Callable[[], None]) -> float:
         """Tokens per second over the next ``seconds``; ``check`` is called all the while.
 

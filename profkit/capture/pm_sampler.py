@@ -1,20 +1,17 @@
 """Samples the hardware counters of GPUs, in a process of its own: ``python -P pm_sampler.py FILE NS COUNTER,… GPU…``.
 
 CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
-takes nothing with it. The process says ``ready COUNTER …`` once the GPU has kept up with samples every NS nanoseconds,
-or ``too much``, or ``refused REASON``. From one line on its standard input to the next it keeps what the GPU samples;
-then it writes ``FILE`` (columns
-``time``, ``device``, ``counter``, ``value`` of an ``.npz``; ``counters`` are the names) and ends. Times are UTC
-nanoseconds at which an interval ends; a value is the mean over that interval.
+takes nothing with it. The process says ``ready COUNTER …``, or ``refused REASON``. It samples every NS nanoseconds from
+one line on its standard input to the next, writes ``FILE`` (columns ``time``, ``device``, ``counter``, ``value`` of an
+``.npz``; ``counters`` are the names), or says ``too much`` where the GPU's buffer was too small, and ends. Times are
+UTC nanoseconds at which an interval ends; a value is the mean over that interval.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import select
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +19,7 @@ from typing import Any
 import numpy as np
 
 HARDWARE_BUFFER = 512 << 20
-DECODE_EVERY_S = 0.1
-TRIAL_S = 0.05
-MOST_SAMPLES = 20_000
+MOST_SAMPLES = 60_000
 
 RATE, SHARE = ".sum.per_second", ".avg.pct_of_peak_sustained_elapsed"
 COUNTERS: Mapping[str, tuple[str, ...]] = {
@@ -88,8 +83,6 @@ class GpuSampler:
 
     def __init__(self, module: Any, profiler_host: Any, device: int, interval_ns: int, counters: Sequence[str]) -> None:
         self.device = device
-        self.is_full = False
-        self._decoded: list[Any] = []
         self._collector = module.Collector(device)
         try:
             self._collector.enable()
@@ -114,22 +107,12 @@ class GpuSampler:
         """Sample no more."""
         self._collector.stop()
 
-    def decode(self) -> None:
-        """Take over what the GPU has sampled since the last time; a full buffer ends the sampling of this GPU."""
-        if self.is_full:
-            return
-        try:
-            self._decoded.append(self._collector.decode(max_samples=MOST_SAMPLES))
-        except MemoryError:
-            self.is_full = True
-
-    def forget(self) -> None:
-        """Drop what has been decoded."""
-        self._decoded.clear()
-
     def rows(self) -> tuple[list[int], list[list[float]]]:
-        """The end of each interval in UTC ns, and the values of each metric in it."""
-        samples = [sample for decoded in self._decoded for sample in decoded]
+        """The end of each interval in UTC ns, and the values of each metric in it.
+
+        Raises ``MemoryError`` where the GPU sampled more than its buffer holds.
+        """
+        samples = list(self._collector.decode(max_samples=MOST_SAMPLES))
         return [sample.end_timestamp for sample in samples], [list(sample.metric_values) for sample in samples]
 
 
@@ -177,13 +160,6 @@ def _say(*words: str) -> None:
     sys.stdout.flush()
 
 
-def _decode_until_line(samplers: Sequence[GpuSampler]) -> None:
-    while not select.select([sys.stdin], [], [], DECODE_EVERY_S)[0]:
-        for sampler in samplers:
-            sampler.decode()
-    sys.stdin.readline()
-
-
 def main(arguments: Sequence[str]) -> None:
     """See the module's docstring."""
     path, interval_ns, counters, *devices = arguments
@@ -192,23 +168,17 @@ def main(arguments: Sequence[str]) -> None:
     except RefusedError as error:
         _say("refused", str(error))
         return
+    _say("ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
+    sys.stdin.readline()
     for sampler in samplers:
         sampler.start()
-    time.sleep(TRIAL_S)
-    for sampler in samplers:
-        sampler.decode()
-    if any(sampler.is_full for sampler in samplers):
-        _say("too much")
-        return
-    _say("ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
-    _decode_until_line(samplers)
-    for sampler in samplers:
-        sampler.forget()
-    _decode_until_line(samplers)
+    sys.stdin.readline()
     for sampler in samplers:
         sampler.stop()
-        sampler.decode()
-    write_samples(Path(path), samplers)
+    try:
+        write_samples(Path(path), samplers)
+    except MemoryError:
+        _say("too much")
 
 
 if __name__ == "__main__":

@@ -47,11 +47,13 @@ EFFORTS = (
     Effort((*LINKS, *ACTIVITY), 200_000),
     Effort(LINKS, 100_000),
 )
-"""What is tried, in this order, until the GPU keeps up."""
+"""What is tried, in this order, until the GPU's buffer holds a window."""
 
 
 class PmSampling:
     """Samples GPUs (NVML's numbers) within its blocks. What a host does not allow is tried once; ``remark`` says why.
+
+    A block that the GPU's buffer did not hold has no samples, and the next one asks for less.
 
     A sampler takes a second to start: ``prepare`` does that ahead of the block.
     """
@@ -67,7 +69,7 @@ class PmSampling:
     def prepare(self, scratch: Path) -> None:
         """Start the sampler of the next block, whose file goes into ``scratch``; without one, a block does nothing."""
         self._file = scratch / "counters.npz"
-        while self._efforts and self._process is None:
+        if self._efforts and self._process is None:
             self._start(self._efforts[0])
 
     def __enter__(self) -> Self:
@@ -81,12 +83,16 @@ class PmSampling:
         process, self._process = self._process, None
         if process is None:
             return
+        said = ""
         try:
-            process.communicate("\n", timeout=WRITE_S)
+            said, _ = process.communicate("\n", timeout=WRITE_S)
         except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
             process.kill()
             process.wait()
-        self._read()
+        if said.startswith("too much"):
+            self._ease()
+        else:
+            self._read()
 
     def between(self, start_ns: int, end_ns: int) -> list[Row]:
         """The samples taken in a span of UTC nanoseconds."""
@@ -118,12 +124,15 @@ class PmSampling:
             return
         process.kill()
         process.communicate()
+        self._efforts.clear()
+        reason = said.removeprefix("refused ") or "their sampler ended at once"
+        self.remark = f"GPU counters are not sampled: {reason}"
+
+    def _ease(self) -> None:
+        """Sample less in the next block."""
         self._efforts.pop(0)
-        if said.startswith("refused"):
-            self._efforts.clear()
-            self.remark = f"GPU counters are not sampled: {said.removeprefix('refused ')}"
-        elif not self._efforts:
-            self.remark = "GPU counters are not sampled: the GPU does not keep up with it"
+        if not self._efforts:
+            self.remark = "GPU counters are not sampled: they are more than the GPU's buffer holds"
 
     def _read(self) -> None:
         try:

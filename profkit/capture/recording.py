@@ -22,7 +22,13 @@ DONE = re.compile(r"Profiling done")
 BEGAN, ENDED = re.compile(r"Profiling starts"), re.compile(r"Stop profiling|Profiling done")
 """What each rank logs just before its recorder starts, and before and after it stops."""
 
-ROOM_WAIT_S = 10.0
+TYPICAL, NEAR = 0.47, 0.03
+"""Half of a request's output, less what the window itself adds."""
+
+TYPICAL_WAIT_S, ROOM_WAIT_S = 30.0, 40.0
+MOST_OF_ACCEPTED = 1.3
+"""No request gets more than this times the mean accept length in each of the window's steps."""
+
 RESUME_S = 0.5
 
 Check = Callable[[], None]
@@ -39,7 +45,7 @@ def record_window(
     settings = context.plan.settings
     steps = window_passes(settings)
     context.counters.prepare(scratch)
-    _wait_for_room(load, steps * (context.plan.block_size or 1), check)
+    _wait_for_room(load, steps, context.plan.block_size or 1, check)
     since = server.log.position
     context.say(f"{server.phase}: {steps} forward passes")
     window.number = 1 + max((other.number for other in context.windows), default=0)
@@ -115,12 +121,21 @@ def _close(server: Server, window: Window, timeout_s: float, check: Check) -> No
         raise server.fail(f"{error}; the server hangs") from error
 
 
-def _wait_for_room(load: Load, tokens: int, check: Check) -> None:
-    """Wait for a moment after which no request ends for ``tokens`` tokens: the window then holds decode steps only."""
-    deadline = time.monotonic() + ROOM_WAIT_S
-    while load.room() < tokens and time.monotonic() < deadline:
+def _wait_for_room(load: Load, steps: int, block_size: int, check: Check) -> None:
+    """Wait for a moment at which contexts are as long as they typically are, and no request is about to end.
+
+    The window then holds decode steps only, and steps that take what steps take on average. If no such moment comes,
+    one with room will do.
+    """
+    accepted = load.accept_length()
+    tokens = steps * min(block_size, MOST_OF_ACCEPTED * accepted if accepted else block_size)
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < ROOM_WAIT_S:
+        is_typical = abs(load.progress() - TYPICAL) <= NEAR or waited > TYPICAL_WAIT_S
+        if load.room() >= tokens and is_typical:
+            return
         check()
-        time.sleep(0.02)
+        time.sleep(0.01)
 
 
 def resume(load: Load, check: Check, patient: Check) -> None:

@@ -7,6 +7,7 @@ not, because graphs are captured before any window: a kernel in a replay names i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -74,13 +75,32 @@ class CuptiRecorder:
         self._buffers.clear()
         self._buffers.register(self._library)
         self._dropped()  # the count begins anew with each reading
+        try:
+            self._enable()
+        except Exception:
+            self._disable()
+            raise
+        self._opened = folder, time.time_ns()
+
+    def _enable(self) -> None:
         for kind in STRUCTURES:
             self._cupti.activity_enable(kind)
-        for number in self._numbers("runtime_api_trace_cbid"):
-            self._cupti.activity_enable_runtime_api(number, 0)
-        for number in self._numbers("driver_api_trace_cbid"):
-            self._cupti.activity_enable_driver_api(number, 0)
-        self._opened = folder, time.time_ns()
+        ignore = {
+            "runtime_api_trace_cbid": self._cupti.activity_enable_runtime_api,
+            "driver_api_trace_cbid": self._cupti.activity_enable_driver_api,
+        }
+        for enumeration, enable in ignore.items():
+            for number in self._numbers(enumeration):
+                # cupti-python may know calls that an older CUPTI does not.
+                with contextlib.suppress(self._cupti.cuptiError):
+                    enable(number, 0)
+
+    def _disable(self) -> None:
+        """Record nothing more, and have all buffers back."""
+        self._cupti.activity_flush_all(0)
+        for kind in STRUCTURES:
+            self._cupti.activity_disable(kind)
+        self._cupti.activity_flush_all(1)
 
     def close(self) -> str | None:
         """End the window and write its dump; what the user should know of it, if anything.
@@ -91,12 +111,11 @@ class CuptiRecorder:
         if self._opened is None:
             return None
         (folder, began), self._opened = self._opened, None
-        importlib.import_module("torch").cuda.synchronize()
-        ended = time.time_ns()
-        self._cupti.activity_flush_all(0)
-        for kind in STRUCTURES:
-            self._cupti.activity_disable(kind)
-        self._cupti.activity_flush_all(1)
+        try:
+            importlib.import_module("torch").cuda.synchronize()
+        finally:
+            ended = time.time_ns()
+            self._disable()
         dropped = self._dropped()
         sizes = record_sizes(self._library, self._buffers.filled())
         records = records_of(self._buffers.filled(), layouts_of(self._cupti, sizes))

@@ -62,18 +62,32 @@ def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played, tmp_path
     assert sampling.remark == "GPU counters are not sampled: this user may not read GPU counters: run as root"
 
 
-def test_less_is_sampled_where_the_gpu_does_not_keep_up(played: Played) -> None:
-    sampling = played(f'"ready" if int(interval) > {EFFORTS[1].interval_ns} else "too much"')
-    with sampling:
-        pass
-    assert sampling.between(0, 15)[0][2] == EFFORTS[2].counters[0]
+FULL = '"ready", flush=True); [sys.stdin.readline() for _ in range(2)]; print("too much"); raise SystemExit(0'
 
 
-def test_a_gpu_that_never_keeps_up_is_a_remark(played: Played) -> None:
-    sampling = played('"too much"')
+def test_less_is_sampled_in_the_block_after_one_that_the_buffer_did_not_hold(played: Played, tmp_path: Path) -> None:
+    sampling = played(FULL)
     with sampling:
         pass
-    assert sampling.remark == "GPU counters are not sampled: the GPU does not keep up with it"
+    assert (sampling.between(0, 100), sampling.remark) == ([], None)
+    (tmp_path / "sampler.py").write_text(SCRIPT.format(said='"ready", counters'))
+    sampling.prepare(tmp_path)
+    with sampling:
+        pass
+    assert sampling.between(0, 15)[0][2] == EFFORTS[1].counters[0]
+
+
+def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: Path) -> None:
+    sampling = played(FULL)
+    for _ in EFFORTS:
+        with sampling:
+            pass
+        sampling.prepare(tmp_path)
+    assert sampling.remark == "GPU counters are not sampled: they are more than the GPU's buffer holds"
+
+
+def test_a_sampler_that_ends_at_once_is_a_remark(played: Played) -> None:
+    assert played('""); raise SystemExit(1').remark == "GPU counters are not sampled: their sampler ended at once"
 
 
 def test_a_sampler_that_dies_loses_its_samples_only(played: Played) -> None:
@@ -184,7 +198,6 @@ def test_what_was_sampled_is_written_as_rows(tmp_path: Path, monkeypatch: pytest
     samplers = pm_sampler.open_samplers([1], 50_000, list(pm_sampler.COUNTERS))
     for sampler in samplers:
         sampler.start()
-        sampler.decode()
         sampler.stop()
     pm_sampler.write_samples(tmp_path / "counters.npz", samplers)
     with np.load(tmp_path / "counters.npz", allow_pickle=False) as found:

@@ -1,6 +1,7 @@
 """``PID.cupti``: what one process recorded in one window, as plain arrays that need no CUPTI to be read.
 
-The file is one of numpy's ``.npz`` archives, without pickled objects. ``header`` holds JSON as bytes:
+The file is one of numpy's ``.npz`` archives, without pickled objects. ``header``, its first member by which it is
+told from other archives, holds JSON as bytes:
 
     schema          ``profkit.cupti/1``
     pid, version    of the process, and of CUPTI
@@ -84,9 +85,10 @@ def _indexed(addresses: npt.NDArray[Any], strings: dict[str, int], text_at: Call
 def write_dump(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
     """Write a dump whole: it has its name once it is complete."""
     encoded = np.frombuffer(json.dumps({"schema": SCHEMA, **header}).encode(), np.uint8)
+    members: dict[str, Any] = {"header": encoded, **arrays}
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, allow_pickle=False, header=encoded, **arrays)
+        np.savez(file, **members)
     part.replace(path)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 KERNEL, MEMCPY, MEMSET, DRIVER, RUNTIME, MARKER, SYNCHRONIZATION = 10, 1, 2, 4, 5, 12, 38
 PEER_COPY, MARKER_DATA = 22, 13
+NO_KIND = 0
 
 STRUCTURES = {
     KERNEL: "kernel",
@@ -30,6 +31,7 @@ STRUCTURES = {
 
 Layouts = Mapping[int, np.dtype[Any]]
 Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
 Records = npt.NDArray[Any]
 
 
@@ -61,17 +63,17 @@ def records_of(buffers: Iterable[Bytes], layouts: Layouts) -> dict[int, Records]
 
     Raises ``LayoutError`` where a record of another kind, or a part of one, is met.
     """
-    parts: dict[int, list[Records]] = {kind: [] for kind in layouts}
+    parts: dict[int, list[Words]] = {kind: [] for kind in layouts}
     sizes = {kind: layout.itemsize for kind, layout in layouts.items()}
     for buffer in buffers:
         for kind, places in _places(buffer, sizes).items():
-            parts[kind].append(_gathered(buffer, np.array(places, np.int64), layouts[kind]))
-    return {kind: np.concatenate(found) if found else np.empty(0, layouts[kind]) for kind, found in parts.items()}
+            parts[kind].append(_gathered(buffer, np.array(places, np.int64), sizes[kind]))
+    return {kind: _joined(found, layouts[kind]) for kind, found in parts.items()}
 
 
 def _places(buffer: Bytes, sizes: Mapping[int, int]) -> dict[int, list[int]]:
     """The byte at which each record of a kind begins."""
-    words = buffer[: len(buffer) // 4 * 4].view(np.uint32).tolist()
+    words = [*buffer[: len(buffer) // 4 * 4].view(np.uint32).tolist(), NO_KIND]
     found: dict[int, list[int]] = {kind: [] for kind in sizes}
     place, end = 0, len(buffer)
     while place < end:
@@ -83,9 +85,13 @@ def _places(buffer: Bytes, sizes: Mapping[int, int]) -> dict[int, list[int]]:
     return {kind: places for kind, places in found.items() if places}
 
 
-def _gathered(buffer: Bytes, places: npt.NDArray[np.int64], layout: np.dtype[Any]) -> Records:
-    """The records that begin at ``places``, side by side: read as they are, eight bytes at a time."""
+def _gathered(buffer: Bytes, places: npt.NDArray[np.int64], size: int) -> Words:
+    """The records of ``size`` bytes that begin at ``places``, a row for each: read eight bytes at a time."""
     words = buffer[: len(buffer) // 8 * 8].view(np.uint64)
-    each = layout.itemsize // 8
-    rows = words[(places // 8)[:, None] + np.arange(each)]
-    return np.ascontiguousarray(rows).view(layout).reshape(-1)
+    rows: Words = words[(places // 8)[:, None] + np.arange(size // 8)]
+    return rows
+
+
+def _joined(parts: list[Words], layout: np.dtype[Any]) -> Records:
+    """Joined before they are records: numpy would join those field by field, into a layout without gaps."""
+    return np.concatenate(parts).view(layout).reshape(-1) if parts else np.empty(0, layout)

@@ -1,21 +1,19 @@
 """What CUPTI recorded in the server's own processes, as a ``Trace``: a folder with one ``PID.cupti`` of each rank.
 
-``profkit.sglang.cupti_dump`` writes these files and says what is in them. CUPTI's times are UTC in all processes of a
-host, so ranks need no other clock; the trace counts from the second in which the first window was opened.
+CUPTI's times are UTC in all processes of a host, so ranks need no other clock; the trace counts from the second in
+which the first window was opened.
 """
 
 from __future__ import annotations
 
 import re
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from .errors import InputError
+from .cupti_dump import Columns, Header, dumps_in, read_dumps
 from .model import (
     I32,
     I64,
@@ -31,55 +29,20 @@ from .model import (
     Source,
     Trace,
 )
+from .nsys_notes import bad_time_notes
 from .nsys_ops import COPY_KINDS, VERSION_SUFFIX
 from .ranges import nest
 from .strings import StringTable
 
-SCHEMA = "profkit.cupti/1"
-SUFFIX = ".cupti"
 SECOND = 10**9
 MARKER_START, MARKER_END = 2, 4
-ADVICE = "record again"
-COLUMNS = {
-    "kernels": ("start", "end", "device", "stream", "correlation", "graph", "graph_node", "name"),
-    "copies": ("start", "end", "device", "stream", "correlation", "graph", "graph_node", "bytes", "copy_kind"),
-    "peer_copies": ("start", "end", "device", "stream", "correlation", "graph", "graph_node", "bytes", "copy_kind"),
-    "memsets": ("start", "end", "device", "stream", "correlation", "graph", "graph_node", "bytes"),
-    "runtime": ("start", "end", "thread", "correlation", "number"),
-    "driver": ("start", "end", "thread", "correlation", "number"),
-    "markers": ("time", "flags", "id", "thread", "name", "domain"),
-    "nodes": ("time", "thread", "node", "original"),
-}
-
-Columns = Mapping[str, I64]
-
-
-class _Device(msgspec.Struct):
-    id: int
-    name: str = ""
-    sm_count: int | None = None
-    memory_bandwidth: int | None = None
-    bus_id: str = ""
-
-
-class _Header(msgspec.Struct):
-    schema: str
-    pid: int
-    began_ns: int
-    ended_ns: int
-    version: str = ""
-    driver: str = ""
-    dropped: int = 0
-    devices: list[_Device] = []
-    apis: dict[str, dict[int, str]] = {}
-    strings: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
 class _Dump:
     """One process's records; times count from ``zero``, devices are numbered over all processes."""
 
-    header: _Header
+    header: Header
     tables: Mapping[str, Columns]
     zero: int
     numbers: Mapping[int, int]
@@ -87,85 +50,55 @@ class _Dump:
     def time(self, table: str, column: str) -> I64:
         return self.tables[table][column] - self.zero
 
+    def named(self, ids: I64, strings: StringTable, fallback: str) -> I32:
+        """The trace's ids of this process's strings; ``fallback`` where there is none."""
+        known: I32 = np.append(strings.ids(self.header.strings), strings.id(fallback))
+        found: I32 = known[ids]
+        return found
+
 
 def holds_cupti(folder: Path) -> bool:
     """Whether ``folder`` is a window that CUPTI recorded."""
-    return any(folder.glob(f"*{SUFFIX}"))
+    return bool(dumps_in(folder))
 
 
-def zero_utc_ns(folder: Path) -> int:
-    """The UTC nanosecond at which the times of ``read_cupti(folder)`` begin."""
-    return _zero([header for header, _ in _files(folder)])
+def zero_utc_ns(path: Path) -> int:
+    """The UTC nanosecond at which the times of ``read_cupti(path)`` begin."""
+    return _zero([file.header for file in read_dumps(path)])
 
 
-def read_cupti(folder: Path) -> Trace:
-    """One trace of the dumps of all ranks in ``folder``.
+def read_cupti(path: Path) -> Trace:
+    """One trace of the dumps of all ranks in the folder ``path``, or of the one dump that it is.
 
     Raises ``InputError`` naming the file that is damaged or of a schema that profkit does not know.
     """
-    files = _files(folder)
-    zero = _zero([header for header, _ in files])
-    devices = _devices([header for header, _ in files])
-    dumps = [_Dump(header, tables, zero, _own_numbers(devices, header.pid)) for header, tables in files]
+    files = read_dumps(path)
+    headers = [file.header for file in files]
+    zero, devices = _zero(headers), _devices(headers)
+    dumps = [_Dump(file.header, file.tables, zero, _own_numbers(devices, file.header.pid)) for file in files]
     strings = StringTable()
-    ops = Ops.join([_ops(dump, strings) for dump in dumps])
+    every = Ops.join([_ops(dump, strings) for dump in dumps])
+    ops = every.take((every.start + zero > 0) & (every.end >= every.start))
     launches = Launches.join([_launches(dump, table, strings) for dump in dumps for table in ("runtime", "driver")])
     return Trace(
         ops=ops.take(np.lexsort((ops.end, ops.start))),
         launches=launches.take(np.lexsort((launches.end, launches.start))),
         ranges=_ranges(dumps, strings),
         graph_nodes=GraphNodes.join([_graph_nodes(dump) for dump in dumps]),
-        processes=tuple(Process(dump.header.pid) for dump in dumps),
-        devices=tuple(sorted(set(devices.values()), key=lambda device: device.device)),
-        notes=_notes([dump.header for dump in dumps]),
+        processes=tuple(Process(header.pid) for header in headers),
+        devices=tuple(sorted(dict.fromkeys(devices.values()), key=lambda device: device.device)),
+        notes=(*_notes(headers), *bad_time_notes(len(every) - len(ops), len(every))),
         strings=strings.freeze(),
-        source=_source(folder, dumps[0].header),
+        source=_source(path, headers[0]),
     )
 
 
-def _files(folder: Path) -> list[tuple[_Header, dict[str, Columns]]]:
-    """The dumps in ``folder``, ordered by pid."""
-    found = [_read(file) for file in sorted(folder.glob(f"*{SUFFIX}"))]
-    if not found:
-        raise InputError(folder, f"no process left a {SUFFIX} file here", ADVICE)
-    return sorted(found, key=lambda pair: pair[0].pid)
-
-
-def _read(file: Path) -> tuple[_Header, dict[str, Columns]]:
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            header = msgspec.json.decode(archive["header"].tobytes(), type=_Header)
-            tables: dict[str, Columns] = {
-                table: {column: archive[f"{table}.{column}"].astype(np.int64) for column in columns}
-                for table, columns in COLUMNS.items()
-            }
-    except OSError as error:
-        raise InputError(file, f"cannot read ({error.strerror or error})", "check its permissions") from error
-    except KeyError as error:
-        raise InputError(file, f"a part of it is missing ({error.args[0]})", ADVICE) from error
-    except (ValueError, EOFError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
-        raise InputError(file, f"no dump of CUPTI's records, or a damaged one ({error})", ADVICE) from error
-    _check(file, header, tables)
-    return header, tables
-
-
-def _check(file: Path, header: _Header, tables: Mapping[str, Columns]) -> None:
-    if header.schema != SCHEMA:
-        raise InputError(file, f"unknown schema '{header.schema}'", "update profkit")
-    for table, columns in tables.items():
-        if len({column.shape for column in columns.values()}) > 1 or columns[COLUMNS[table][0]].ndim != 1:
-            raise InputError(file, f"the columns of {table} differ in length", ADVICE)
-    texts = [column for columns in tables.values() for name, column in columns.items() if name in ("name", "domain")]
-    if any(len(column) and column.max() >= len(header.strings) for column in texts):
-        raise InputError(file, "a record names a string that is not there", ADVICE)
-
-
-def _zero(headers: Sequence[_Header]) -> int:
+def _zero(headers: Sequence[Header]) -> int:
     """Whole seconds, so that times stay short and a dump means the same wherever it is read."""
     return min(header.began_ns for header in headers) // SECOND * SECOND
 
 
-def _devices(headers: Sequence[_Header]) -> dict[tuple[int, int], Device]:
+def _devices(headers: Sequence[Header]) -> dict[tuple[int, int], Device]:
     """The GPU of each (pid, number in that process): two processes may call different GPUs by one number."""
     found: dict[tuple[int, int], Device] = {}
     given: dict[str, int] = {}
@@ -185,28 +118,30 @@ def _own_numbers(devices: Mapping[tuple[int, int], Device], process: int) -> dic
 
 
 def _ops(dump: _Dump, strings: StringTable) -> Ops:
-    named = strings.ids(dump.header.strings)
-    kernels = dump.tables["kernels"]
-    parts = [_activities(dump, "kernels", OpKind.KERNEL, named[kernels["name"]] if len(named) else _no_names(kernels))]
+    kernels = dump.named(dump.tables["kernels"]["name"], strings, "unknown")
+    parts = [_activities(dump, "kernels", OpKind.KERNEL, kernels)]
     for table in ("copies", "peer_copies"):
         kinds = dump.tables[table]["copy_kind"]
-        names = strings.ids(f"memcpy {COPY_KINDS.get(kind, 'unknown')}" for kind in kinds.tolist())
+        names = _texts(kinds, lambda kind: f"memcpy {COPY_KINDS.get(kind, 'unknown')}", strings)
         parts.append(_activities(dump, table, OpKind.MEMCPY, names))
-    memsets = len(dump.tables["memsets"]["start"])
-    parts.append(_activities(dump, "memsets", OpKind.MEMSET, strings.ids(["memset"] * memsets)))
+    memsets = np.full(len(dump.tables["memsets"]["start"]), strings.id("memset"), np.int32)
+    parts.append(_activities(dump, "memsets", OpKind.MEMSET, memsets))
     return Ops.join(parts)
 
 
-def _no_names(columns: Columns) -> I32:
-    return np.full(len(columns["name"]), UNKNOWN, np.int32)
+def _texts(numbers: I64, text: Callable[[int], str], strings: StringTable) -> I32:
+    """The id of the text of each number; a text is made once for each distinct one."""
+    distinct, inverse = np.unique(numbers, return_inverse=True)
+    ids: I32 = strings.ids(text(number) for number in distinct.tolist())[inverse]
+    return ids
 
 
 def _activities(dump: _Dump, table: str, kind: OpKind, name: I32) -> Ops:
-    """The ops of one table; a record that never got its times is left out."""
+    """The ops of one table, also those whose records never got their times."""
     columns = dump.tables[table]
     count = len(columns["start"])
     in_graph = columns["graph"] > 0
-    ops = Ops(
+    return Ops(
         start=dump.time(table, "start"),
         end=dump.time(table, "end"),
         device=_numbered(columns["device"], dump.numbers),
@@ -219,23 +154,28 @@ def _activities(dump: _Dump, table: str, kind: OpKind, name: I32) -> Ops:
         graph_node=np.where(in_graph, columns["graph_node"], UNKNOWN),
         bytes=columns.get("bytes", np.full(count, UNKNOWN)),
     )
-    return ops.take((columns["start"] > 0) & (columns["end"] >= columns["start"]))
 
 
 def _numbered(own: I64, numbers: Mapping[int, int]) -> I32:
-    return np.array([numbers.get(number, number) for number in own.tolist()], np.int32)
+    distinct, inverse = np.unique(own, return_inverse=True)
+    found: I32 = np.array([numbers.get(number, number) for number in distinct.tolist()], np.int32)[inverse]
+    return found
 
 
 def _launches(dump: _Dump, table: str, strings: StringTable) -> Launches:
+    """The calls of one interface; one that had not returned when the window closed ends where it starts."""
     columns, names = dump.tables[table], dump.header.apis.get(table, {})
-    apis = [names.get(number, f"{table} call {number}") for number in columns["number"].tolist()]
+
+    def api(number: int) -> str:
+        return VERSION_SUFFIX.sub("", names.get(number, f"{table} call {number}"))
+
     launches = Launches(
         start=dump.time(table, "start"),
         end=np.maximum(dump.time(table, "end"), dump.time(table, "start")),
-        pid=np.full(len(apis), dump.header.pid),
+        pid=np.full(len(columns["start"]), dump.header.pid),
         tid=columns["thread"],
         correlation=columns["correlation"],
-        api=strings.ids(VERSION_SUFFIX.sub("", api) for api in apis),
+        api=_texts(columns["number"], api, strings),
     )
     return launches.take(columns["start"] > 0)
 
@@ -248,26 +188,24 @@ def _ranges(dumps: Sequence[_Dump], strings: StringTable) -> Ranges:
 
 
 def _ranges_of(dump: _Dump, strings: StringTable) -> Ranges:
-    """Pairs of a start and an end marker of one number; a range that the window cuts ends, or begins, with it.
+    """Pairs of a start and an end marker of one number; a range that the window cuts off ends with it.
 
     Only the start marker has a name, so a range whose start was not recorded is left out.
     """
-    markers, named = dump.tables["markers"], strings.ids(dump.header.strings)
+    markers = dump.tables["markers"]
     starts = np.flatnonzero((markers["flags"] & MARKER_START != 0) & (markers["name"] >= 0))
     ends = np.flatnonzero(markers["flags"] & MARKER_END != 0)
     closed = dict(zip(markers["id"][ends].tolist(), markers["time"][ends].tolist(), strict=True))
     last = dump.header.ended_ns
     end = np.array([closed.get(number, last) for number in markers["id"][starts].tolist()], np.int64) - dump.zero
     start = markers["time"][starts] - dump.zero
-    domain = markers["domain"][starts]
-    none = strings.id("")
     return Ranges(
         start=start,
         end=np.maximum(start, end),
         pid=np.full(len(starts), dump.header.pid),
         tid=markers["thread"][starts],
-        domain=np.where(domain >= 0, named[domain], none) if len(named) else np.empty(0, np.int32),
-        text=named[markers["name"][starts]] if len(named) else np.empty(0, np.int32),
+        domain=dump.named(markers["domain"][starts], strings, ""),
+        text=dump.named(markers["name"][starts], strings, ""),
         depth=np.zeros(len(starts), np.int32),
         parent=np.full(len(starts), UNKNOWN),
     )
@@ -284,11 +222,11 @@ def _graph_nodes(dump: _Dump) -> GraphNodes:
     )
 
 
-def _notes(headers: Sequence[_Header]) -> tuple[Note, ...]:
+def _notes(headers: Sequence[Header]) -> tuple[Note, ...]:
     dropped = sum(header.dropped for header in headers)
     return (Note("graph_mode", "node"), *((Note("dropped_records", str(dropped)),) if dropped else ()))
 
 
-def _source(folder: Path, header: _Header) -> Source:
+def _source(folder: Path, header: Header) -> Source:
     driver = re.sub(r"[^0-9.]", "", header.driver)
     return Source("cupti", "CUPTI", header.version, header.schema.rsplit("/")[-1], driver, folder.name)

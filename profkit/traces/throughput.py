@@ -53,9 +53,9 @@ class ThroughputTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 def is_throughput_table(path: Path) -> bool:
     """Whether ``path`` is a file that says it is a throughput table; its name does not matter."""
-    if not path.is_file():
-        return False
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return _MARK.search(file.read(_HEAD)) is not None
     except OSError as error:

@@ -1,5 +1,7 @@
 """``make bench``: what ``profkit analyze`` and ``profkit report`` take, start-up included; writes docs/performance.md.
 
+And how fast CUPTI's records become a dump, and that a trace (``cupti_decode``).
+
 Cases are the captures of real servers in the shared folder (``PROFKIT_SHARED``, or ``shared`` beside the checkout;
 skipped where it is missing) and generated recordings of 1,000,000 and 5,000,000 ops.
 """
@@ -16,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import cupti_decode
 from .measure import Taken, machine, measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,11 +164,11 @@ def sweeps(bench: Bench, folder: Path) -> str:
     return "\n".join(lines)
 
 
-def page(rows: Sequence[Row], commands: str, where: str) -> str:
-    """docs/performance.md; ``commands`` is the table of the sweeps, ``where`` describes the machine."""
+def page(rows: Sequence[Row], commands: str, decoding: str, where: str) -> str:
+    """docs/performance.md; ``commands`` and ``decoding`` are the other tables, ``where`` describes the machine."""
     return f"""# Performance
 
-Written by `make bench`; every figure is of a whole command, from the start of Python to its exit.
+Written by `make bench`; figures are of whole commands, from the start of Python to its exit, unless said otherwise.
 
 {table(rows)}
 
@@ -182,6 +185,13 @@ On the reference sweeps:
 
 {commands}
 
+What CUPTI noted in a window, within one process and on one core:
+
+{decoding}
+
+- The first line is what a rank of the server does after a window: buffers to arrays, names demangled, a file written
+  (`benchmarks/cupti_decode.py`). The second is reading that file.
+
 ## Why it is quick
 
 - SQLite builds one text per column and 100,000 rows, on several threads, and numpy parses it: no Python object is made
@@ -190,6 +200,7 @@ On the reference sweeps:
 - Steps, phases and ranges are looked up once per launch call, not once per op: a graph launch owns 1,071 ops.
 - Attribution is arithmetic on whole columns: sorting, searching in sorted columns, counting. Time grows with the
   number of ops, and with the number of ranks only through them.
+- CUPTI's buffers are walked once for where records begin; numpy gathers those of a kind, eight bytes at a time.
 - Commands import what they use: `analyze` needs no pandas, pyarrow, plotly or jinja2.
 """
 
@@ -204,10 +215,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         bench = Bench(folder)
-        commands = sweeps(bench, folder)
+        commands, decoding = sweeps(bench, folder), cupti_decode.table(cupti_decode.decode())
         rows = [bench.row(case) for cases in (captures(folder), generated(bench, folder, given.ops)) for case in cases]
-    print(table(rows), commands, sep="\n\n")
-    given.output.write_text(page(rows, commands, where), encoding="utf-8")
+    print(table(rows), commands, decoding, sep="\n\n")
+    given.output.write_text(page(rows, commands, decoding, where), encoding="utf-8")
     return 0
 
 

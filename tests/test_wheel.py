@@ -30,6 +30,7 @@ def test_wheel_holds_rules_assets_and_licence_and_nothing_else(wheel: Path) -> N
     assert "profkit/analyzers/rules/default.toml" in names
     assert any(name.startswith("profkit/reports/assets/") for name in names)
     assert any(name.endswith("LICENSE") for name in names)
+    assert "profkit/cli/example/dflash_verdict.py" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"profkit"}
 
 
@@ -39,7 +40,13 @@ def test_installed_wheel_analyses_and_reports(wheel: Path, tmp_path: Path) -> No
     subprocess.run(install, check=True, capture_output=True)
     environment = {**os.environ, "PYTHONPATH": str(site)}
     page = tmp_path / "page.html"
-    for command in (["analyze", str(ROOT / "traces/ep2")], ["report", str(ROOT / "traces/ep2"), "-o", str(page)]):
+    commands = (
+        ["analyze", str(ROOT / "traces/ep2")],
+        ["report", str(ROOT / "traces/ep2"), "-o", str(page)],
+        ["init", "."],
+        ["analyze", "analyzers/data/kimi-k26-8gpu.toml"],
+    )
+    for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", "profkit", *command],
             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,

@@ -15,9 +15,12 @@ from .comparison import compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
 from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
+from .economics.build import economics
 from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
+from .inflation import inflation_of
+from .inflation_recorders import bounded_by_least_inflated, cross_check
 from .matching import match_collectives
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
@@ -65,10 +68,19 @@ def analyze(
         for recording, attribution in zip(recordings, attributions, strict=True)
     )
     traces = tuple(_with_graphs_beside(trace, traces) for trace in traces)
+    checks, traces = cross_check(traces), bounded_by_least_inflated(traces)
     comparisons = compare(traces)
     first = comparisons[0] if comparisons else None
+    step_times = {recording.name: recording.trace.run.step_times for recording in recordings}
     found = Analysis(
-        SCHEMA, traces, first, comparisons, gains(traces, comparisons), graph_savings(traces, attributions)
+        SCHEMA,
+        traces,
+        first,
+        comparisons,
+        gains(traces, comparisons),
+        graph_savings(traces, attributions),
+        checks,
+        economics(traces, comparisons, step_times),
     )
     return found, attributions
 
@@ -104,6 +116,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
         with_graphs=predict_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
+        inflation=inflation_of(attribution, matched, cycle, parts_known=idle_known and not lost),
     )
 
 

@@ -8,12 +8,14 @@ import numpy as np
 
 from profkit.traces import I64, UNKNOWN, Bools, Index
 
+from .activity import phase_activity
 from .arrays import distinct
 from .attribution import Attribution
 from .collectives import collective_figures
 from .cycle import device_steps
 from .intervals import union_length
 from .layers import layer_figures
+from .link_use import link_use
 from .matching import MatchedCollectives
 from .result import ClassFigures, DeviceFigures, KernelFigures, Parts, PhaseFigures, Window
 from .rules import Rules
@@ -34,6 +36,7 @@ def device_figures(
     window = Window(start, end, end - start) if start is not None and end is not None else None
     parts: Parts = {name: None if totals is None else int(totals[code].sum()) for code, name in enumerate(PARTS)}
     busy = None if totals is None else sum(parts[name] or 0 for name in BUSY_PARTS)
+    collectives = collective_figures(attribution, matched, device, parts["collective"])
     return DeviceFigures(
         rank=rank,
         ops=int(mine.sum()),
@@ -44,12 +47,14 @@ def device_figures(
         idle_ns=window.wall_ns - busy if window and busy is not None else None,
         partition_ns=parts,
         phase_partition_ns=_by_phase(totals),
-        collectives=collective_figures(attribution, matched, device, parts["collective"]),
+        collectives=collectives,
         phases=_phases(attribution, mine),
         classes=_classes(attribution, device, mine),
         kernels=_kernels(attribution, device, mine),
         gpu=next((d.name for d in trace.devices if d.device == device), ""),
         layers=layer_figures(attribution, device),
+        link_use=link_use(attribution, matched, device, collectives.kinds),
+        activity=phase_activity(attribution, device),
     )
 
 

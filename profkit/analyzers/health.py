@@ -12,6 +12,7 @@ from .arrays import distinct
 from .attribution import Attribution
 from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
+from .inflation import MAX_INFLATION, step_cost
 from .matching import MatchedCollectives
 from .owners import pair_keys
 from .ranks import lost_steps, rank_of_device
@@ -23,7 +24,6 @@ MAX_SPREAD = 0.25
 """Largest quartile distance of step periods, over their median, of a steady window."""
 
 MIN_STEPS = 3
-MAX_INFLATION = 0.1
 MIN_LAUNCHED = 0.99
 MIN_IN_RANGE = 0.95
 
@@ -187,7 +187,11 @@ def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
 
 
 def _inflation(attribution: Attribution, cycle: Cycle) -> Check:
-    """How the recorded steps compare with the server's throughput without a recorder, where both are known."""
+    """What recording costs in a step timed with and without it, else what throughput without a recorder says."""
+    if (cost := step_cost(attribution.trace, cycle)) is not None:
+        far = cost.ratio > 1 + MAX_INFLATION
+        said = f"{cost.said}: the figures without it are beside" if far else cost.said
+        return Check("inflation", "warn" if far or cost.other_work else "ok", said)
     measured, period = attribution.trace.run.tokens_per_s, cycle.period_ns_median
     if not measured or not period or not cycle.batch_size or not cycle.accept_len:
         return Check("inflation", "ok", "not known how much the recorder slowed the run: no throughput without it")

@@ -10,7 +10,10 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from .counter_result import LinkUse, PhaseActivity
+from .economics.result import Economics
 from .graph_result import Boundary, Fallback, GraphPhase, OutsideOps, Synchronisation
+from .inflation_result import Inflation, RecorderCheck
 
 Status = Literal["ok", "warn", "abstain"]
 Parts = dict[str, int | None]
@@ -163,7 +166,10 @@ class LayerFigures(Struct, frozen=True):
 
 
 class DeviceFigures(Struct, frozen=True):
-    """Everything about one device. Partition and collectives speak of the window, phases of the whole trace."""
+    """Everything about one device. Partition and collectives speak of the window, phases of the whole trace.
+
+    ``link_use`` and ``activity`` are ``None`` without samples of hardware counters.
+    """
 
     rank: int
     ops: int
@@ -180,6 +186,8 @@ class DeviceFigures(Struct, frozen=True):
     kernels: tuple[KernelFigures, ...]
     gpu: str
     layers: LayerFigures
+    link_use: tuple[LinkUse, ...] | None = None
+    activity: tuple[PhaseActivity, ...] | None = None
 
 
 class GraphFigures(Struct, frozen=True):
@@ -298,6 +306,7 @@ class TraceFigures(Struct, frozen=True):
     summary: str
     provenance: Provenance
     with_graphs: GraphPrediction | None = None
+    inflation: Inflation | None = None
 
 
 class Comparison(Struct, frozen=True):
@@ -407,3 +416,5 @@ class Analysis(Struct, frozen=True):
     comparisons: tuple[Comparison, ...]
     gains: tuple[Gain, ...] = ()
     graph_savings: tuple[GraphSaving, ...] = ()
+    recorder_checks: tuple[RecorderCheck, ...] = ()
+    economics: tuple[Economics, ...] = ()

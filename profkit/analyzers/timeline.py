@@ -9,6 +9,7 @@ import numpy as np
 from profkit.traces import I64, UNKNOWN
 
 from .attribution import Attribution
+from .counter_tracks import Track, counter_tracks, nvml_reading
 from .lanes import Items, Lane, LaneBuilder, add_device
 from .matching import match_collectives
 from .ranks import rank_of_device, step_numbers
@@ -19,7 +20,8 @@ class StepTimeline:
     """The step ``step`` (as the slowest rank counts decode steps) from ``start_ns`` to ``end_ns``.
 
     ``marks`` holds for each device when its GPU work of the step begins and ends, from ``start_ns``;
-    ``period_ns`` is the step's period on the slowest rank, ``median_ns`` the median of all its steps.
+    ``period_ns`` is the step's period on the slowest rank, ``median_ns`` the median of all its steps. ``tracks`` are
+    the hardware counters sampled meanwhile; ``nvml`` says for a device what NVML, too coarse for a step, read nearby.
     """
 
     start_ns: int
@@ -33,6 +35,8 @@ class StepTimeline:
     lanes: tuple[Lane, ...]
     items: Items
     strings: tuple[str, ...]
+    tracks: tuple[Track, ...]
+    nvml: dict[int, str]
 
     def check(self) -> None:
         """Raise ``ValueError`` where an item lies outside of the timeline or of the lanes."""
@@ -62,7 +66,9 @@ def typical_step(attribution: Attribution) -> StepTimeline | None:
     builder = LaneBuilder(start, end)
     ranks = rank_of_device(attribution.trace)
     split = _waiting(attribution)
-    for device in sorted(bounds, key=lambda device: ranks[device]):
+    devices = sorted(bounds, key=lambda device: ranks[device])
+    nearby = {device: nvml_reading(attribution.trace, device, (start + end) // 2) for device in devices}
+    for device in devices:
         add_device(builder, attribution, device, ranks[device], split)
     return StepTimeline(
         start_ns=start,
@@ -76,6 +82,8 @@ def typical_step(attribution: Attribution) -> StepTimeline | None:
         lanes=tuple(builder.lanes),
         items=builder.items(attribution),
         strings=tuple(builder.strings),
+        tracks=tuple(track for device in devices for track in counter_tracks(attribution.trace, device, start, end)),
+        nvml={device: text for device, text in nearby.items() if text is not None},
     )
 
 

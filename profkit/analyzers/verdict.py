@@ -13,7 +13,8 @@ from .graph_fallbacks import FORWARDS
 from .graph_ranks import disagreements
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
-from .result import Cause
+from .link_use import dearest, in_words
+from .result import Cause, DeviceFigures
 from .stragglers import stragglers, sync_cause
 from .view import View
 from .vocabulary import PHASE
@@ -21,6 +22,9 @@ from .words import duration, listed, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
+FULL = 0.5
+"""Share of a link's limit below which transfers surely do not fill it."""
+
 FAULTS = frozenset(
     {"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback", "queue"}
 )
@@ -116,12 +120,25 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         causes.append(
             Cause("link_contended", None, contended.phase, "collective", round(contended.excess_ns / steps), text)
         )
+    measured, advice = _measured(view.devices[least])
     text = (
         f"the transfers themselves take {duration(transfer[least])} of a {duration(view.step_ns)} step in "
-        f"{count:.0f} collectives: a faster link, fewer or fused collectives, or overlap with compute would shorten it"
+        f"{count:.0f} collectives{measured}: {advice}"
     )
     own = max(0.0, transfer[least] - contended.excess_ns / steps)
     return [*causes, Cause("link_bound", None, _dearest_phase(view, "collective"), "collective", round(own), text)]
+
+
+def _measured(figures: DeviceFigures) -> tuple[str, str]:
+    """How much of the link the transfers use, in brackets, where that was measured; and what would shorten them."""
+    used = dearest(figures.link_use or ())
+    if used is None:
+        return "", "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
+    said = f" ({in_words(used)})"
+    if used.share_most is not None and used.share_most < FULL:
+        advice = "fewer or fused collectives, overlap with compute, or a path with less latency would shorten it"
+        return said, f"the GPU's own link is not full, so {advice}"
+    return said, "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
 
 
 def _dearest_phase(view: View, *parts: str) -> str:

@@ -47,3 +47,13 @@ def interval(low: float, high: float) -> str:
     signs = ("+" if ns > 0 else "−" if ns < 0 else "" for ns in (low, high))
     ends = (f"{sign}{abs(ns) / size:.{digits}f} {unit}" for sign, ns in zip(signs, (low, high), strict=True))
     return " … ".join(ends)
+
+
+def rate(bytes_per_s: float) -> str:
+    """Bytes per second with a unit and two or three figures: ``9.8 GB/s``, ``1.20 TB/s``, ``420 MB/s``."""
+    for size, unit in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if bytes_per_s >= size:
+            value = bytes_per_s / size
+            digits = 2 if unit == "TB/s" and value < 10 else 0 if value >= 10 else 1
+            return f"{value:.{digits}f} {unit}"
+    return f"{bytes_per_s:.0f} B/s"

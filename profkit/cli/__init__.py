@@ -21,6 +21,7 @@ COMMANDS = {
     "analyze": "analyze",
     "report": "report",
     "diff": "diff",
+    "whatif": "whatif",
     "import": "import_",
     "export": "export",
     "demo": "demo",

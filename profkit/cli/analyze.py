@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from profkit.analyzers import Analysis, analyze, load_rules
+from profkit.analyzers.custom import Answered, Recordings
 
 from .common import INCONCLUSIVE, AcceptLength, recordings_at
+from .workspace import ask_workspace, split_tables
 
 
 @click.command("analyze")
@@ -20,20 +23,25 @@ def command(paths: tuple[Path, ...], as_json: bool, rules: Path | None, accept_l
     """Say where the time of each decode step went, and what holds it back.
 
     PATH is a bundle, a sweep, an Nsight Systems report (.nsys-rep) or export (SQLite, Parquet folder), or PyTorch
-    profiler JSON (a file, or a folder with one file per rank). Exit status 3 if a recording cannot answer.
+    profiler JSON (a file, or a folder with one file per rank). Analyzers in the folder analyzers/ of this directory
+    are asked too; some take a throughput table (TOML) as PATH: see docs/analyzers.md. Exit status 3 if a recording
+    cannot answer.
     """
-    analysis, _ = analyze(recordings_at(paths), load_rules(rules), accept_len)
-    click.echo(_as_json(analysis) if as_json else _as_text(analysis))
+    traced, tables = split_tables(paths)
+    analysis, attributions = analyze(recordings_at(traced), load_rules(rules), accept_len)
+    answers = ask_workspace(Recordings(analysis, attributions), tables)
+    click.echo(_as_json(analysis, answers) if as_json else _as_text(analysis, answers))
     return INCONCLUSIVE if any(trace.health.status == "abstain" for trace in analysis.traces) else 0
 
 
-def _as_json(analysis: Analysis) -> str:
+def _as_json(analysis: Analysis, answers: Sequence[Answered]) -> str:
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(analysis), indent=1).decode()
+    whole = {**msgspec.structs.asdict(analysis), "answers": answers}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode()
 
 
-def _as_text(analysis: Analysis) -> str:
+def _as_text(analysis: Analysis, answers: Sequence[Answered]) -> str:
     from profkit.reports.terminal import render_terminal
 
-    return render_terminal(analysis)
+    return render_terminal(analysis, answers=answers)

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from profkit.analyzers import analyze, load_rules
+from profkit.analyzers.custom import Recordings
 from profkit.traces import printable
 
 from .common import AcceptLength, recordings_at, write_whole
+from .workspace import ask_workspace, split_tables
 
 
 @click.command("report")
@@ -20,18 +22,23 @@ from .common import AcceptLength, recordings_at, write_whole
 def command(paths: tuple[Path, ...], output: Path | None, rules: Path | None, accept_len: float | None) -> None:
     """Draw recordings as one HTML page: verdict, budget, flame graphs, timeline, collectives, graphs.
 
-    The page needs no network and no other file. Several recordings stand side by side in it.
+    The page needs no network and no other file. Several recordings stand side by side in it. Analyzers in the folder
+    analyzers/ of this directory are asked too, also about throughput tables (TOML): see docs/analyzers.md.
     """
     click.echo(printable(str(write_report(paths, output, rules, accept_len))))
 
 
 def write_report(paths: tuple[Path, ...], output: Path | None, rules: Path | None, accept_len: float | None) -> Path:
     """Write the page of ``paths`` and return where it is."""
+    from profkit.reports.custom import render_answers
     from profkit.reports.html import render_report
 
-    recordings = recordings_at(paths)
+    traced, tables = split_tables(paths)
+    recordings = recordings_at(traced)
     analysis, attributions = analyze(recordings, load_rules(rules), accept_len)
+    answers = ask_workspace(Recordings(analysis, attributions), tables)
     name = recordings[0].name if len(recordings) == 1 else paths[0].resolve().name.split(".")[0]
     target = output or Path("reports") / f"{name.replace('/', '-').strip('.-') or 'report'}.html"
-    write_whole(target, render_report(list(zip(analysis.traces, attributions, strict=True)), analysis))
+    results = list(zip(analysis.traces, attributions, strict=True))
+    write_whole(target, render_report(results, analysis, answers) if results else render_answers(answers))
     return target

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from profkit.analyzers.attribution import Attribution
+from profkit.analyzers.custom import Answered
 from profkit.analyzers.cycle import slowest_device
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.flame import gpu_flame, host_flame
@@ -29,16 +30,20 @@ from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
+from .counters import activity_cells, link_title, rates, shares, shown_links
+from .custom import answer_charts, cell, sections
 from .diff_figures import longest
+from .inflation import figure, folded, part_rows
 from .inline import asset, joined_scripts, plotly_script, template
 from .layers import MODELS, LayerView, layer_view
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
 from .payload import Embedded, embed, flame_columns, timeline_columns, words
 from .savings import TITLES as SAVINGS
 from .savings import phase_cells, saving_bars
+from .verdict import untold_gains, verdict_views
 
-SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_view.js", "tables.js",
-           "charts.js", "widgets.js", "page.js")  # fmt: skip
+SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_tracks.js",
+           "timeline_view.js", "tables.js", "charts.js", "widgets.js", "page.js")  # fmt: skip
 UNEVEN = 4
 
 
@@ -75,17 +80,23 @@ class View:
         return failed[0].detail if failed else "the recording does not tell"
 
 
-def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis: Analysis) -> str:
-    """The HTML page for ``results``, traces in the order given; ``analysis`` adds the comparisons between them."""
+def render_report(
+    results: Sequence[tuple[TraceFigures, Attribution]], analysis: Analysis, answers: Sequence[Answered] = ()
+) -> str:
+    """The HTML page for ``results``, traces in the order given; ``analysis`` adds the comparisons between them, and
+    ``answers`` what analyzers of the workspace say.
+    """
     views = [_view(index, figures, attribution) for index, (figures, attribution) in enumerate(results)]
     text: str = template("page.html.j2").render(
         views=views,
         analysis=analysis,
         title=_title(views),
-        data=_data(results, views),
+        data=_data(results, views, answers),
+        sections=sections(answers),
+        cell=cell,
         plotly=Markup(plotly_script()),
         script=Markup(joined_scripts(SCRIPTS)),
-        style=Markup(asset("page.css") + asset("waterfall.css")),
+        style=Markup(asset("page.css") + asset("waterfall.css") + asset("verdict.css")),
         parts=PARTS,
         phases=PHASES,
         classes=CLASSES,
@@ -103,6 +114,16 @@ def render_report(results: Sequence[tuple[TraceFigures, Attribution]], analysis:
         phase_cells=phase_cells,
         longest=longest,
         signed=signed,
+        inflation_parts=part_rows,
+        inflation_folded=folded,
+        recorder_figure=figure,
+        verdicts=verdict_views(analysis),
+        untold_gains=untold_gains,
+        shown_links=shown_links,
+        link_title=link_title,
+        link_rates=rates,
+        link_shares=shares,
+        activity_cells=activity_cells,
     )
     return text
 
@@ -154,7 +175,9 @@ def _uneven(views: Sequence[View]) -> bool:
     return bool(walls) and max(walls) > UNEVEN * min(walls)
 
 
-def _data(results: Sequence[tuple[TraceFigures, Attribution]], views: Sequence[View]) -> Embedded:
+def _data(
+    results: Sequence[tuple[TraceFigures, Attribution]], views: Sequence[View], answers: Sequence[Answered]
+) -> Embedded:
     groups = [view.budgets for view in views]
     plots = {"parts": charts.parts_figure(groups), "phases": charts.phases_figure(groups)}
     for view in views:
@@ -166,7 +189,7 @@ def _data(results: Sequence[tuple[TraceFigures, Attribution]], views: Sequence[V
             plots[f"bandwidth-{view.index}"] = charts.bandwidth_figure(view.kinds, _link(results[view.index][1]))
     return embed(
         {
-            "charts": {name: json.loads(plot) for name, plot in plots.items()},
+            "charts": {name: json.loads(plot) for name, plot in plots.items()} | answer_charts(sections(answers)),
             "colours": {
                 "classes": charts.colours(CLASSES), "parts": charts.colours(PARTS), "phases": charts.colours(PHASES),
             },

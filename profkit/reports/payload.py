@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from profkit.analyzers.counter_tracks import Line, Track
 from profkit.analyzers.flame import LEVELS, Flame
 from profkit.analyzers.timeline import StepTimeline
 from profkit.analyzers.vocabulary import CLASSES, PARTS, PHASES
+from profkit.traces import F64
 
 GZIP_ABOVE = 1_000_000
 
@@ -73,13 +75,37 @@ def timeline_columns(timeline: StepTimeline) -> dict[str, Any]:
         "length": items.length.tolist(),
         "marks": [[device, begin, end] for device, (begin, end) in sorted(timeline.marks.items())],
         "name": items.name.tolist(),
+        "nvml": {str(device): text for device, text in timeline.nvml.items()},
         "phase": items.phase.tolist(),
         "row": items.row.tolist(),
         "span": timeline.end_ns - timeline.start_ns,
         "split": items.split.tolist(),
         "start": items.start.tolist(),
         "strings": list(timeline.strings),
+        "tracks": [_track(track) for track in timeline.tracks],
     }
+
+
+def _track(track: Track) -> dict[str, Any]:
+    return {
+        "device": track.device,
+        "limit": track.limit,
+        "lines": [_line(line) for line in track.lines],
+        "scale": track.scale,
+        "title": track.title,
+        "unit": track.unit,
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    columns = {name: getattr(line, name) for name in ("low", "mean", "high")}
+    values = {name: None if column is None else three_figures(column) for name, column in columns.items()}
+    return {"length": line.length.tolist(), "name": line.name, "start": line.start.tolist(), **values}
+
+
+def three_figures(values: F64) -> list[float]:
+    """Values as the page tells them; it can draw no more."""
+    return [float(f"{value:.3g}") for value in values.tolist()]
 
 
 def _ends(lane: list[int], lanes: int) -> Iterator[int]:

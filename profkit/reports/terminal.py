@@ -10,14 +10,20 @@ from rich.console import Console
 from rich.table import Table
 
 from profkit.analyzers.analysis import prediction_in_words
+from profkit.analyzers.custom import Answered
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
 from profkit.analyzers.words import counted, duration, share, tokens
 from profkit.traces import printable
 
-from .graph_terminal import graph_blocks
+from .counters import activity_block, link_line
+from .custom_terminal import print_answer
+from .graph_terminal import Block, graph_blocks
+from .inflation import check_block, inflation_line, unknown_line
 from .layers import layer_table
 from .units import unknown_figures
+from .verdict import untold_comparisons, untold_gains
+from .verdict_terminal import print_verdicts
 
 UNKNOWN = "unknown"
 MAX_RANKS = 8
@@ -28,8 +34,11 @@ MAX_CAUSES = 4
 WIDE = 96
 
 
-def render_terminal(analysis: Analysis, width: int | None = None) -> str:
-    """All traces one after the other, and what comparing them says. ``width`` in characters, else the terminal's."""
+def render_terminal(analysis: Analysis, width: int | None = None, answers: Sequence[Answered] = ()) -> str:
+    """All traces one after the other, what comparing them says, and what analyzers of the workspace answer.
+
+    ``width`` in characters, else the terminal's.
+    """
     out = io.StringIO()
     console = Console(
         file=out, width=width or min(max(shutil.get_terminal_size((110, 24)).columns, 80), 140), highlight=False
@@ -39,9 +48,10 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
     if len(analysis.traces) > 1:
         console.rule("[bold]side by side", align="left")
         console.print(_overview(analysis.traces, console.width))
-    for comparison in analysis.comparisons:
+    print_verdicts(console, analysis)
+    for comparison in untold_comparisons(analysis):
         _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
-    for gain in analysis.gains:
+    for gain in untold_gains(analysis):
         _line(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
     for saving in analysis.graph_savings:
         _line(console, f"{saving.eager} → {saving.graphs}: {saving.text}.")
@@ -49,7 +59,21 @@ def render_terminal(analysis: Analysis, width: int | None = None) -> str:
         console.print()
         for trace in analysis.traces:
             _line(console, f"{trace.name}: {trace.summary}")
-    return out.getvalue().rstrip()
+    _recorders(console, analysis)
+    for answered in answers:
+        print_answer(console, answered)
+    return out.getvalue().strip()
+
+
+def _recorders(console: Console, analysis: Analysis) -> None:
+    """Whether several recorders of one run tell the same, and of which recordings it is not known what they cost."""
+    for check in analysis.recorder_checks:
+        console.print()
+        _block(console, check_block(check, console.width >= WIDE))
+        _line(console, f"{', '.join(check.traces)}: {check.text}.")
+    if said := unknown_line(analysis.traces):
+        console.print()
+        _line(console, said)
 
 
 def _line(console: Console, text: str) -> None:
@@ -71,12 +95,20 @@ def _trace(console: Console, trace: TraceFigures) -> None:
         _print(console, _budget(stepping[:most], _slowest(trace)))
         if len(stepping) > most:
             _line(console, f"… and {len(stepping) - most} more ranks: see --json or the page")
+    if said := inflation_line(trace):
+        _line(console, said)
+        console.print()
     if trace.devices:
         _print(console, _phases(trace))
+        which = f" of rank {_slowest(trace).rank}" if len(trace.devices) > 1 else ""
+        if block := activity_block(_slowest(trace), which):
+            _block(console, block)
     if any(figures.collectives.count for figures in trace.devices.values()):
         console.print(_collectives(trace, most))
         for line in _waits(trace):
             _line(console, line)
+        if said := link_line(_slowest(trace)):
+            _line(console, said)
         console.print()
     if any(graph.launches_per_step for graph in trace.graphs.values()):
         _print(console, _graphs(trace, most))
@@ -211,14 +243,18 @@ def _graphs(trace: TraceFigures, most: int) -> Table:
 def _graph_coverage(console: Console, trace: TraceFigures) -> None:
     """What runs in graphs and what does not, of the slowest rank."""
     for block in graph_blocks(trace, _slowest(trace), console.width >= WIDE) if trace.devices else ():
-        if block.rows:
-            table = _table(block.title, *block.columns)
-            for row in block.rows:
-                table.add_row(*map(_plain, row))
-            console.print(table)
-        for line in block.lines:
-            _line(console, line)
-        console.print()
+        _block(console, block)
+
+
+def _block(console: Console, block: Block) -> None:
+    if block.rows:
+        table = _table(_plain(block.title), *map(_plain, block.columns))
+        for row in block.rows:
+            table.add_row(*map(_plain, row))
+        console.print(table)
+    for line in block.lines:
+        _line(console, line)
+    console.print()
 
 
 def _health(console: Console, trace: TraceFigures) -> None:

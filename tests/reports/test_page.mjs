@@ -5,9 +5,10 @@ import { gzipSync } from 'node:zlib';
 
 const assets = new URL('../../profkit/reports/assets/', import.meta.url);
 const load = (name) => import(new URL(name, assets));
-const { count, duration, inkOn, mix, percent, seenOn } = await load('format.js');
+const { amount, count, duration, inkOn, mix, percent, seenOn } = await load('format.js');
 const { childrenOf, layout, neighbour, pathTo, search } = await load('flame.js');
 const { above, boxes, itemAt, moved, reachOf, ticks, zoomed } = await load('timeline.js');
+const { sampleAt, stretches, valuesAt } = await load('timeline_tracks.js');
 const { sortedOrder } = await load('tables.js');
 const { unpack } = await load('payload.js');
 const { themed } = await load('charts.js');
@@ -158,4 +159,25 @@ test('charts take the colours of the page and keep their own axes', () => {
   assert.equal(layout.xaxis.title.text, 'ms');
   assert.equal(layout.xaxis.gridcolor, '#222222');
   assert.equal(layout.annotations[0].font.color, '#123456');
+});
+
+// Two samples, a hole from 200 to 300, and one more.
+const counter = { name: 'reads', start: [0, 100, 300], length: [100, 100, 100], mean: [1, 2.5, 4], low: null, high: null };
+
+test('a counter is drawn in stretches without its holes', () => {
+  assert.deepEqual(stretches(counter, [0, 400], 400), [
+    [{ at: 0, from: 0, to: 100 }, { at: 1, from: 100, to: 200 }],
+    [{ at: 2, from: 300, to: 400 }],
+  ]);
+  assert.deepEqual(stretches(counter, [150, 250], 100), [[{ at: 1, from: -1, to: 50 }]]);
+  assert.deepEqual(stretches(counter, [210, 290], 100), []);
+});
+
+test('what a counter is at a time, and nothing where no sample lies', () => {
+  assert.deepEqual([-1, 0, 99, 100, 250, 399, 400].map((time) => sampleAt(counter, time)), [-1, 0, 0, 1, -1, 2, -1]);
+  const track = { lines: [counter, { ...counter, name: 'writes', low: [0, 1, 2], high: [9, 8, 7] }], unit: 'GB/s', limit: 63.008 };
+  const said = valuesAt(track, 120).map(([word, value]) => [word, plain(value)]);
+  assert.deepEqual(said, [['reads', '2.5 GB/s'], ['writes', '2.5 GB/s (1 to 8 GB/s)'], ['mean over', '100 ns'], ['limit', '63 GB/s']]);
+  assert.deepEqual(valuesAt(track, 250), []);
+  assert.equal(plain(amount(4814.3, 'GB/s')), '4 814 GB/s');
 });

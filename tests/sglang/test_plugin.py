@@ -13,6 +13,8 @@ import pytest
 
 from profkit.capture.plugin import read_report
 from profkit.sglang.record import ProcessRecord
+from profkit.sglang.step_clock import HEADER, HEADER_BYTES, ROW
+from profkit.traces import open_trace
 from profkit.traces.module_calls import read_captured_graphs
 from tests.sglang import fake_server
 
@@ -209,3 +211,125 @@ def test_a_server_that_compiles_is_left_alone(tmp_path: Path) -> None:
     finished(fake_server.run(root, CAPTURE))
     assert list((root / "out").glob("modules-*")) == []
     assert record(root)["modules_off"] == "the server compiles its forwards"
+
+
+# -- Recorders inside the process ----------------------------------------------------------------------------------
+
+PROFILER = """
+class SchedulerProfilerManager:
+    torch_profiler_output_dir = None
+    def _start_profile(self, folder):
+        self.torch_profiler_output_dir = folder
+        return "started"
+    def _stop_profile(self): return "stopped"
+"""
+
+CUPTI = """
+import sys
+from tests.sglang.fake_cupti import Cupti, Library
+sys.modules[__name__] = Cupti(Library())
+"""
+
+WINDOW = """
+from types import SimpleNamespace
+import torch.cuda, cupti.cupti as cupti, profkit.sglang.cupti_recorder as recorder
+from sglang.srt.managers.scheduler_components.profiler_manager import SchedulerProfilerManager
+from tests.sglang.fake_cupti import Names, kernel
+names, recorder.library = Names(), lambda: cupti.library
+torch.cuda.synchronize = lambda: None
+torch.cuda.get_device_properties = lambda number: SimpleNamespace(name="none", multi_processor_count=1)
+worker, profiler = dflash(), SchedulerProfilerManager()
+print(profiler._start_profile("window-1"), len(cupti.enabled), len(cupti.subscribers))
+worker.forward_batch_generation(batch('DECODE', 3))
+cupti.queued.append(kernel(names, "gemm", 1, 2, 3))
+print(profiler._stop_profile(), len(cupti.enabled))
+"""
+
+
+@pytest.fixture
+def recording(root: Path) -> Path:
+    """A server with SGLang's profiler and a CUPTI."""
+    profiler = root / "sglang" / "srt" / "managers" / "scheduler_components" / "profiler_manager.py"
+    package = root / "cupti" / "cupti.py"
+    for file, text in ((profiler, PROFILER), (package, CUPTI)):
+        file.parent.mkdir()
+        file.write_text(text)
+    return root
+
+
+def window(root: Path, recorder: str) -> subprocess.CompletedProcess[str]:
+    return fake_server.run(root, WINDOW.replace("window-1", str(root / "window-1")), PROFKIT_RECORDER=recorder)
+
+
+def test_a_process_that_records_itself(recording: Path) -> None:
+    assert finished(window(recording, "cupti")) == "started 8 1\nstopped 0\n"
+    found = record(recording)
+    assert found["missing"] == found["faults"] == found["remarks"] == []
+    assert {"open", "close"} <= {probe["kind"] for probe in found["probes"]}
+    trace = open_trace(recording / "window-1")
+    assert (trace.source.format, len(trace.ops), trace.processes[0].pid) == ("cupti", 1, found["pid"])
+
+
+@pytest.mark.parametrize("recorder", ["nsys", ""])
+def test_a_process_that_is_recorded_from_outside(recorder: str, recording: Path) -> None:
+    assert finished(window(recording, recorder)) == "started 0 0\nstopped 0\n"
+    assert not {"open", "close"} & {probe["kind"] for probe in record(recording)["probes"]}
+    assert not (recording / "window-1").exists()
+
+
+def test_without_cupti_the_server_runs(recording: Path) -> None:
+    (recording / "cupti" / "cupti.py").write_text("raise ImportError('no libcupti')")
+    script = WINDOW.replace("cupti.cupti as cupti", "cupti").replace("len(cupti.enabled), len(cupti.subscribers)", "0")
+    script = script.replace("cupti.queued.append", "str").replace("len(cupti.enabled)", "0")
+    done = fake_server.run(recording, script, PROFKIT_RECORDER="cupti")
+    assert finished(done) == "started 0\nstopped 0\n"
+    assert record(recording)["faults"] == [{"where": "cupti", "error": "ImportError: no libcupti"}]
+    assert "the hook of cupti failed (ImportError: no libcupti); the server goes on" in done.stderr
+
+
+TORCH_RANGES = """
+class _RecordFunctionFast:
+    depth = 0
+    def __init__(self, name): self.name = name
+    def __enter__(self):
+        print("  " * _RecordFunctionFast.depth + self.name)
+        _RecordFunctionFast.depth += 1
+    def __exit__(self, *raised): _RecordFunctionFast.depth -= 1
+"""
+
+
+def test_ranges_go_to_the_profiler_that_records(root: Path) -> None:
+    for name, text in {"_C/__init__.py": "", "_C/_profiler.py": TORCH_RANGES}.items():
+        (root / "torch" / name).parent.mkdir(exist_ok=True)
+        (root / "torch" / name).write_text(text)
+    (root / "nvtx.py").write_text("raise ImportError('not needed')")
+    done = fake_server.run(root, CYCLE, PROFKIT_RECORDER="torch")
+    names = ("prepare", "draft", "target", "accept", "accept_sim", "kv_append")
+    lines = [line.strip() for line in finished(done).splitlines()]
+    assert lines[0] == "profkit|step:decode bs=3" and lines[-1] == "4"
+    assert [line for line in lines[1:-1] if line.removeprefix("profkit|") not in names] == []
+    assert not record(root)["faults"] and not record(root)["tool_attached"]
+
+
+def test_steps_are_timed_by_the_process_that_runs_them(root: Path) -> None:
+    script = """
+import time
+worker = dflash()
+print(time.monotonic_ns())
+worker.forward_batch_generation(batch('EXTEND', 2))
+for _ in range(3): worker.forward_batch_generation(batch('DECODE', 3))
+print(time.monotonic_ns())
+"""
+    first, last = map(int, finished(fake_server.run(root, script)).split())
+    (clock,) = (root / "out").glob("steps-*.bin")
+    assert clock.stem == f"steps-{record(root)['pid']}"
+    count = HEADER.unpack_from(clock.read_bytes())[2]
+    rows = [*ROW.iter_unpack(clock.read_bytes()[HEADER_BYTES:])][:count]
+    assert [row[1:] for row in rows] == [(2, 0), (3, 1), (3, 1), (3, 1)]
+    began = [row[0] for row in rows]
+    assert sorted(began) == began and first <= began[0] and began[-1] <= last
+
+
+def test_a_process_without_steps_has_no_clock(root: Path) -> None:
+    finished(fake_server.run(root, "dflash()"))
+    assert list((root / "out").glob("steps-*")) == []

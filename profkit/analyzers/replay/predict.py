@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from msgspec import structs
 
@@ -13,22 +11,18 @@ from ..arrays import distinct
 from ..attribution import Attribution
 from ..graphs import graph_nodes_missing
 from ..matching import MatchedCollectives
-from ..owners import pair_keys
 from ..ranks import lost_steps
 from ..result import GraphPrediction
 from ..vocabulary import PHASES
 from ..words import counted, duration
 from .build import build_model
-from .costs import HIGH, LOW, NOTHING, USUAL, GraphCosts
 from .forwards import Forwards, forwards_of, synchronised, unordered_streams
-from .model import Model, Waits
-from .pace import Paces, host_pace, host_times, launch_call_ns, paces_of, unrecorded_step_ns
-from .simulate import ContradictionError, Played, Player, simulate
-from .steps import bootstrap, periods, step_ns
-from .streams import recorded_order
-from .transform import Launching, graph_launched, scaled_hosts, scaled_work, without_delays
+from .graphing import Graphing, most_costs
+from .model import Model
+from .pace import Paces, unrecorded_step_ns
+from .simulate import ContradictionError, Player, simulate
+from .steps import periods, step_ns
 
-ONLY_WORK = replace(NOTHING, kernels=LOW.kernels)
 MOST_WITHOUT_LAUNCH = 0.01
 MOST_STEPS = 16
 LEAST_PERIODS = 4
@@ -67,7 +61,7 @@ def predict_graphs(attribution: Attribution, matched: MatchedCollectives) -> Gra
     except ContradictionError as error:
         return GraphPrediction(unknown=str(error))
     cut = tuple(CUT.format(said) for said in synchronised(attribution, model.calls, forwards))
-    return believed(structs.replace(found, assumptions=found.assumptions + cut), _most_costs(model, forwards))
+    return believed(structs.replace(found, assumptions=found.assumptions + cut), most_costs(model, forwards))
 
 
 def _why_not_predicted(attribution: Attribution, model: Model, forwards: Forwards) -> str | None:
@@ -114,29 +108,25 @@ def _without_launch(attribution: Attribution) -> float:
 
 def predict_model(model: Model, forwards: Forwards, unrecorded: float | None) -> GraphPrediction:
     """The figures of a prediction, believable or not; ``unrecorded`` is the step without a recorder, in ns."""
-    eager, graphs = Player(), Player()
+    graphing, player = Graphing.of(model, forwards, unrecorded), Player()
     recorded = periods(model.work, model.work.origin)
-    as_recorded = simulate(model, eager)
-    pace = host_pace(model, unrecorded, eager)
-    explained = step_ns(periods(model.work, simulate(without_delays(model), eager).start))
-    paces = paces_of(host_times(_launched(model, forwards, NOTHING).calls))
-    usually = _played(model, forwards, USUAL, pace.factor * paces.usual, graphs)
+    usually = _played(graphing.usual(model), player)
     middle = step_ns(usually)
-    low = step_ns(_played(model, forwards, LOW, pace.factor * paces.fast, graphs))
-    floor = step_ns(_played(without_delays(model), forwards, ONLY_WORK, np.zeros_like(paces.fast), graphs))
-    high = step_ns(_played(_ordered(model, forwards, as_recorded), forwards, HIGH, paces.slow, graphs))
-    margin = bootstrap(usually) + round(abs(explained / step_ns(recorded) - 1) * middle)
+    low = step_ns(_played(graphing.low(model), player))
+    floor = step_ns(_played(graphing.work_alone(model), player))
+    high = step_ns(_played(graphing.high(model), player))
+    margin = graphing.margin(usually)
     return GraphPrediction(
         step_ns=middle,
         low_ns=min(max(min(low, middle) - margin, floor), middle),
         high_ns=max(high, middle) + margin,
         recorded_ns=step_ns(recorded),
-        as_recorded_ns=step_ns(periods(model.work, as_recorded.start)),
-        explained_ns=explained,
-        host_pace=pace.factor,
+        as_recorded_ns=step_ns(periods(model.work, graphing.played.start)),
+        explained_ns=graphing.explained_ns,
+        host_pace=graphing.pace.factor,
         steps=recorded.shape[1] + 1,
         phases=tuple(PHASES[phase] for phase in distinct(forwards.phase)),
-        assumptions=(*ASSUMED, _said_of(paces), pace.said, *model.assumptions),
+        assumptions=(*ASSUMED, _said_of(graphing.paces), graphing.pace.said, *model.assumptions),
     )
 
 
@@ -161,44 +151,5 @@ def believed(found: GraphPrediction, costs: int) -> GraphPrediction:
     return structs.replace(found, step_ns=None, low_ns=None, high_ns=None, unknown=reason)
 
 
-def _most_costs(model: Model, forwards: Forwards) -> int:
-    """What graphs can add to a step at most, in ns: their launch calls, first ops and gaps on one thread."""
-    launching = _launching(model, forwards, HIGH)
-    each = launching.call + launching.first_op + launching.node_gap * forwards.nodes
-    (step,) = pair_keys((model.calls.thread[forwards.first], model.calls.step[forwards.first]))
-    return int(np.bincount(np.searchsorted(distinct(step), step), each).max())
-
-
-def _ordered(model: Model, forwards: Forwards, recorded: Played) -> Model:
-    """No op of a forward starts before the ops of its other streams that had ended when it started."""
-    op, on = recorded_order(forwards.number, model.work.lane, recorded.start, recorded.end)
-    waits = model.waits
-    seen = Waits(op, on, recorded.start[op] - recorded.end[on], np.zeros(len(op), np.bool_))
-    both = (np.concatenate([getattr(waits, name), getattr(seen, name)]) for name in Waits.__slots__)
-    return replace(model, waits=Waits(*both))
-
-
-def _played(model: Model, forwards: Forwards, costs: GraphCosts, host: F64, player: Player) -> F64:
-    return periods(model.work, simulate(with_graphs(model, forwards, costs, host), player).start)
-
-
-def with_graphs(model: Model, forwards: Forwards, costs: GraphCosts, host: F64) -> Model:
-    """``forwards`` launched as graphs at ``costs``, where the host of thread t takes ``host[t]`` times as long."""
-    paced = scaled_hosts(model, host)
-    entry = np.round(forwards.entry * host[model.calls.thread[forwards.first]]).astype(np.int64)
-    return _launched(paced, replace(forwards, entry=entry), costs)
-
-
-def _launched(model: Model, forwards: Forwards, costs: GraphCosts) -> Model:
-    launched = graph_launched(model, forwards, _launching(model, forwards, costs))
-    return scaled_work(launched, np.ones(len(model.work), np.bool_), costs.kernels)
-
-
-def _launching(model: Model, forwards: Forwards, costs: GraphCosts) -> Launching:
-    launch = launch_call_ns(model)
-    return Launching(
-        call=np.round((costs.call + costs.call_per_node * forwards.nodes) * launch).astype(np.int64),
-        saved=np.maximum(forwards.entry - round(costs.lead_in * launch), 0),
-        first_op=round(costs.first_op * launch),
-        node_gap=round(costs.node_gap),
-    )
+def _played(model: Model, player: Player) -> F64:
+    return periods(model.work, simulate(model, player).start)

@@ -19,6 +19,22 @@ def scaled_work(model: Model, which: Bools, factor: float) -> Model:
     return replace(model, work=replace(work, duration=duration))
 
 
+def scaled_ops(model: Model, factor: F64) -> Model:
+    """Each op takes ``factor`` times as long, one factor per op; for collectives this is the transfer."""
+    duration = np.round(model.work.duration * factor).astype(np.int64)
+    return replace(model, work=replace(model.work, duration=duration))
+
+
+def scaled_pauses(model: Model, which: Bools, factor: float) -> Model:
+    """The idle time ahead of the ops ``which``, and the delays that nothing explains, are ``factor`` times as long."""
+    work = model.work
+    # Where ops overlap, their gap is negative: that is no pause.
+    scaled = [
+        np.where(which & (old > 0), np.round(old * factor), old).astype(np.int64) for old in (work.gap, work.delay)
+    ]
+    return replace(model, work=replace(work, gap=scaled[0], delay=scaled[1]))
+
+
 def without_delays(model: Model) -> Model:
     """Nothing starts later than what it is known to wait for: what the dependencies alone explain."""
     return replace(model, work=replace(model.work, delay=np.zeros(len(model.work), np.int64)))
@@ -26,8 +42,12 @@ def without_delays(model: Model) -> Model:
 
 def scaled_hosts(model: Model, factor: F64) -> Model:
     """The host of thread t takes ``factor[t]`` times as long for all it does, but for what it waits for."""
+    return scaled_calls(model, factor[model.calls.thread])
+
+
+def scaled_calls(model: Model, pace: F64) -> Model:
+    """Each call, and the host's time before it, take ``pace`` times as long, one factor per call; waiting does not."""
     calls = model.calls
-    pace = factor[calls.thread]
     blocks = calls.awaited >= 0
     before = np.round(calls.before * pace).astype(np.int64)
     duration = np.where(blocks, calls.duration, np.round(calls.duration * pace)).astype(np.int64)

@@ -29,6 +29,13 @@ export function count(value) {
   return text.replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, NARROW);
 }
 
+// Three figures, or all before the point.
+export function figures(value) {
+  return value >= 100 ? count(Math.round(value)) : String(Number(value.toPrecision(3)));
+}
+
+export function amount(value, unit) { return figures(value) + FIXED + unit; }
+
 // Black or white, whichever is easier to read on a '#rrggbb' colour.
 export function inkOn(colour) {
   return luminance(colour) > 0.3 ? '#14181f' : '#ffffff';

@@ -1,5 +1,6 @@
 import { duration, inkOn, seenOn } from './format.js';
 import { boxes, itemAt, moved, reachOf, ticks, zoomed } from './timeline.js';
+import { TRACK, drawAxis, drawTrack, valuesAt } from './timeline_tracks.js';
 
 const GUTTER = 124;
 const RULER = 26;
@@ -33,12 +34,21 @@ export class TimelineView {
     if (!data) return;
     this.view = [0, data.span];
     this.lanes = [];
+    this.tracks = [];
     let y = RULER;
+    let top = y;
     data.lanes.forEach((lane, at) => {
-      if (!at || data.lanes[at - 1].rank !== lane.rank) y += HEAD;
+      if (!at || data.lanes[at - 1].rank !== lane.rank) {
+        y += HEAD;
+        top = y;
+        for (const track of data.tracks.filter((one) => one.device === lane.device)) {
+          this.tracks.push({ ...track, rank: lane.rank, y });
+          y += TRACK + SPACE + 3;
+        }
+      }
       const [first, last] = [data.first[at], data.first[at + 1]];
       const height = HEIGHTS[lane.kind] * Math.min(lane.rows, DEEPEST);
-      this.lanes.push({ ...lane, first, last, y, height, reach: reachOf(data.start, data.length, first, last) });
+      this.lanes.push({ ...lane, first, last, top, y, height, reach: reachOf(data.start, data.length, first, last) });
       y += height + SPACE;
     });
     this.height = y + 6;
@@ -85,9 +95,12 @@ export class TimelineView {
       this.draw();
       return;
     }
+    const track = this.tracks.find((one) => event.offsetY >= one.y && event.offsetY < one.y + TRACK);
+    const values = track && event.offsetX >= GUTTER ? valuesAt(track, this.timeAt(event.offsetX)) : [];
     const found = this.find(event.offsetX, event.offsetY);
     if (found !== this.hovered) { this.hovered = found; this.draw(); }
-    if (found < 0) this.tip.hide();
+    if (values.length) this.tip.show(event, `${track.title}, measured`, [['rank', String(track.rank)], ...values]);
+    else if (found < 0) this.tip.hide();
     else this.tip.show(event, this.nameOf(found), this.describe(found));
   }
 
@@ -181,6 +194,7 @@ export class TimelineView {
     pen.beginPath();
     pen.rect(GUTTER, 0, this.plot + 1, this.height);
     pen.clip();
+    for (const track of this.tracks) drawTrack(pen, track, this.view, { left: GUTTER, plot: this.plot, ...style });
     for (const lane of this.lanes) this.drawLane(pen, lane);
     this.drawMarks(pen);
     this.drawHover(pen);
@@ -208,9 +222,12 @@ export class TimelineView {
         pen.textAlign = 'left';
         pen.font = `600 12px ${style.font}`;
         pen.fillStyle = style.ink;
-        pen.fillText(`rank ${lane.rank}`, 0, lane.y - HEAD / 2 + 1);
+        pen.fillText(`rank ${lane.rank}`, 0, lane.top - HEAD / 2 + 1);
+        pen.font = `11px ${style.font}`;
+        const nearby = this.data.nvml[lane.device];
+        if (nearby) drawText(pen, nearby, GUTTER, lane.top - HEAD / 2 + 1, this.plot, style.muted);
         pen.fillStyle = style.line;
-        pen.fillRect(0, lane.y - HEAD + 2, this.width, 1);
+        pen.fillRect(0, lane.top - HEAD + 2, this.width, 1);
       }
       pen.textAlign = 'right';
       pen.font = `11px ${style.font}`;
@@ -219,6 +236,7 @@ export class TimelineView {
       pen.fillStyle = style.lane;
       pen.fillRect(GUTTER, lane.y, this.plot, lane.height);
     });
+    for (const track of this.tracks) drawAxis(pen, track, style, GUTTER, this.plot);
     pen.textAlign = 'left';
   }
 
@@ -265,7 +283,7 @@ export class TimelineView {
       for (const edge of edges) {
         const x = Math.round(this.xAt(edge)) + 0.5;
         pen.beginPath();
-        pen.moveTo(x, own[0].y - 6);
+        pen.moveTo(x, own[0].top - 6);
         pen.lineTo(x, own.at(-1).y + own.at(-1).height + 3);
         pen.stroke();
       }

@@ -14,7 +14,8 @@ from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import ContradictionError, Model, build_model, predict, simulate
 from profkit.analyzers.replay.costs import HIGH, LOW, USUAL, GraphCosts
 from profkit.analyzers.replay.forwards import forwards_of
-from profkit.analyzers.replay.predict import predict_graphs, with_graphs
+from profkit.analyzers.replay.graphing import with_graphs
+from profkit.analyzers.replay.predict import predict_graphs
 from profkit.analyzers.replay.simulate import Order
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import scaled_hosts, scaled_work, without_delays

@@ -15,8 +15,8 @@ from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import build_model, predict_graphs, simulate
 from profkit.analyzers.replay.costs import USUAL
 from profkit.analyzers.replay.forwards import forwards_of
+from profkit.analyzers.replay.graphing import with_graphs
 from profkit.analyzers.replay.pace import host_pace, host_times, paces_of, unrecorded_step_ns
-from profkit.analyzers.replay.predict import with_graphs
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import scaled_work
 from profkit.analyzers.vocabulary import CLASS

@@ -1,0 +1,165 @@
+"""From figures and comparisons to one ``Economics`` for each pair of configurations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import structs
+
+from profkit.traces import StepTimes
+
+from ..eager_to_graphs import launched_eagerly
+from ..gain import gains
+from ..result import Comparison, TraceFigures
+from .break_even import crossing, spread_of_ratio
+from .decoding import accept_len_is_the_runs, decoding_of
+from .growth import growth_of
+from .result import Crossover, Economics, Lever, Range, Row
+from .words import crossover_text, prediction, what_moves, where, why
+
+Key = tuple[str, str, bool]
+Sweep = dict[int, Comparison]
+
+
+def economics(
+    traces: Sequence[TraceFigures], comparisons: Sequence[Comparison], step_times: Mapping[str, StepTimes | None]
+) -> tuple[Economics, ...]:
+    """One for each pair of configurations that were compared, alike in graphs, in the order of their first comparison.
+
+    ``step_times`` are the unrecorded step times of traces by name, as far as they are known. Several recordings of one
+    pair at one batch size make several sweeps.
+    """
+    named = {trace.name: trace for trace in traces}
+    found: dict[Key, list[Sweep]] = {}
+    for one in comparisons:
+        key = _key(one, named)
+        if key is not None:
+            _place(found.setdefault(key, []), one)
+    return tuple(_economics(key, sweep, named, step_times) for key, sweeps in found.items() for sweep in sweeps)
+
+
+def _key(one: Comparison, named: Mapping[str, TraceFigures]) -> Key | None:
+    plain, speculative = (named[name].provenance for name in (one.baseline, one.speculative))
+    if not (one.same_graphs and one.batch_size and plain.config and speculative.config):
+        return None
+    said = speculative.graphs
+    eager = launched_eagerly(named[one.speculative].graphs.values())
+    return plain.config, speculative.config, said if said is not None else not eager
+
+
+def _place(sweeps: list[Sweep], one: Comparison) -> None:
+    """Put a comparison into the first sweep that has none of its batch size yet."""
+    free = next((sweep for sweep in sweeps if one.batch_size not in sweep), None)
+    if free is None:
+        sweeps.append(free := {})
+    free[one.batch_size] = one
+
+
+def _economics(
+    key: Key, sweep: Sweep, named: Mapping[str, TraceFigures], step_times: Mapping[str, StepTimes | None]
+) -> Economics:
+    baseline, speculative, graphs = key
+    rows = tuple(_row(sweep[batch_size], named, step_times) for batch_size in sorted(sweep))
+    batch_sizes = [row.batch_size for row in rows]
+    crossover = _crossover(rows)
+    lever = _lever(rows, {name: trace.provenance.block_size for name, trace in named.items()})
+    gain = next(iter(gains(list(named.values()), list(_on_basis(sweep, rows)))), None)
+    return Economics(
+        baseline=baseline,
+        speculative=speculative,
+        graphs=graphs,
+        rows=rows,
+        growth=(
+            *growth_of("speculative", batch_sizes, [row.speculative for row in rows]),
+            *growth_of("plain", batch_sizes, [row.plain for row in rows]),
+        ),
+        crossover=crossover,
+        lever=lever,
+        sentences=(where(speculative, rows, crossover), why(rows, gain), what_moves(lever, rows)),
+        prediction=prediction(rows),
+    )
+
+
+def _on_basis(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Comparison]:
+    """The comparisons with the break-even of the rows, so that all sentences say the same."""
+    for row in rows:
+        yield structs.replace(
+            sweep[row.batch_size], break_even_accept_len=row.break_even, predicted_speedup=row.predicted_speedup
+        )
+
+
+def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping[str, StepTimes | None]) -> Row:
+    plain, speculative = named[one.baseline], named[one.speculative]
+    timed = [step_times.get(trace.name) for trace in (plain, speculative)]
+    recorded = [trace.cycle.period_ns_median or 0 for trace in (plain, speculative)]
+    known = [times.median_ns for times in timed if times is not None]
+    steps = known if len(known) == len(timed) else recorded
+    break_even = steps[1] / steps[0]
+    accept_len = speculative.cycle.accept_len
+    measured = one.measured_speedup if accept_len_is_the_runs(speculative) else None
+    predicted = accept_len / break_even if accept_len else None
+    interval = _scaled(break_even, spread_of_ratio(plain.cycle.period_ns, speculative.cycle.period_ns))
+    return Row(
+        batch_size=one.batch_size,
+        basis="unrecorded" if steps is known else "recorded",
+        plain=decoding_of(plain, timed[0], steps[0]),
+        speculative=decoding_of(speculative, timed[1], steps[1]),
+        break_even=break_even,
+        break_even_ci95=interval,
+        headroom=accept_len - break_even if accept_len else None,
+        headroom_share=accept_len / break_even - 1 if accept_len else None,
+        predicted_speedup=predicted,
+        predicted_ci95=(accept_len / interval[1], accept_len / interval[0]) if accept_len and interval else None,
+        measured_speedup=measured,
+        prediction_error=predicted / measured - 1 if predicted and measured else None,
+    )
+
+
+def _scaled(value: float, factors: Range | None) -> Range | None:
+    return (value * factors[0], value * factors[1]) if factors else None
+
+
+def _crossover(rows: Sequence[Row]) -> Crossover:
+    """Where the break-even line, and either end of its interval, meets the accept length."""
+    batch_sizes = [row.batch_size for row in rows]
+    estimate = crossing(batch_sizes, [row.headroom for row in rows])
+    low, high = (crossing(batch_sizes, [_margin(row, end) for row in rows]) for end in (1, 0))
+    measured = crossing(batch_sizes, [math.log(row.measured_speedup) if row.measured_speedup else None for row in rows])
+    text = crossover_text(batch_sizes, estimate, low, high, _again(rows))
+    return Crossover(estimate, low, high, measured, text)
+
+
+def _again(rows: Sequence[Row]) -> list[int]:
+    """Batch sizes at which it pays though it does not at a lower one."""
+    lost = next((place for place, row in enumerate(rows) if (row.headroom or 0.0) < 0), len(rows))
+    return [row.batch_size for row in rows[lost:] if (row.headroom or 0.0) >= 0]
+
+
+def _margin(row: Row, end: int) -> float | None:
+    if row.speculative.accept_len is None or row.break_even_ci95 is None:
+        return None
+    return row.speculative.accept_len - row.break_even_ci95[end]
+
+
+def _lever(rows: Sequence[Row], block_sizes: Mapping[str, int | None]) -> Lever | None:
+    """Of the lowest batch size that loses; where none does, of the one with the least headroom."""
+    known = [row for row in rows if row.headroom_share is not None]
+    if not known:
+        return None
+    losing = [row for row in known if (row.headroom_share or 0.0) < 0]
+    row = losing[0] if losing else min(known, key=lambda one: one.headroom_share or 0.0)
+    side = row.speculative
+    accept_len, whole = side.accept_len or 1.0, sum(part.ns for part in side.parts)
+    largest = max(side.parts, key=lambda part: part.ns, default=None)
+    return Lever(
+        batch_size=row.batch_size,
+        accept_len=accept_len,
+        accept_len_needed=row.break_even,
+        excess_ns=side.step_ns - accept_len * row.plain.step_ns,
+        cycle_ns=side.step_ns,
+        phase=largest.phase if largest else None,
+        group=largest.group if largest else None,
+        part_ns=largest.ns * side.step_ns / whole if largest else None,
+        block_size=block_sizes[side.trace],
+    )

@@ -1,0 +1,130 @@
+"""The tables of the economics. Times are nanoseconds per step; what is not known is ``None``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Range = tuple[float, float]
+Basis = Literal["unrecorded", "recorded"]
+State = Literal["between", "above", "below", "unknown"]
+
+
+class PartTime(Struct, frozen=True):
+    """One phase's ``group`` of parts (``kernels``, ``collectives``, ``copies``, ``host gaps``, ``other gaps``)."""
+
+    phase: str
+    group: str
+    ns: float
+
+
+class Decoding(Struct, frozen=True):
+    """Plain or speculative decoding at one batch size; ``parts`` are of the rank that sets the pace.
+
+    ``step_ns`` is the step that break-even rests on: ``unrecorded_ns``, the median that the engine's host timed without
+    a recorder, where both sides of the row have one, else ``recorded_ns``. ``throughput_ns`` is the step that
+    ``tokens_per_s``, measured without a recorder, amounts to: prefills of replaced requests included.
+    """
+
+    trace: str
+    steps: int
+    step_ns: int
+    recorded_ns: int
+    unrecorded_ns: int | None
+    throughput_ns: float | None
+    accept_len: float | None
+    us_per_token: float | None
+    tokens_per_s: float | None
+    parts: tuple[PartTime, ...]
+
+
+class Row(Struct, frozen=True):
+    """Both decodings at one batch size. Intervals are 95 %, from the spread of the recorded steps.
+
+    ``headroom`` is accept length minus break-even, ``headroom_share`` the same over the break-even;
+    ``prediction_error`` is predicted over measured speed-up, minus 1. Where the user says another accept length
+    than the run's, nothing is measured of it.
+    """
+
+    batch_size: int
+    basis: Basis
+    plain: Decoding
+    speculative: Decoding
+    break_even: float
+    break_even_ci95: Range | None
+    headroom: float | None
+    headroom_share: float | None
+    predicted_speedup: float | None
+    predicted_ci95: Range | None
+    measured_speedup: float | None
+    prediction_error: float | None
+
+
+class Growth(Struct, frozen=True):
+    """How a part grows with the batch: ``base_ns`` + ``per_request_ns`` · batch, by least squares.
+
+    ``group`` is ``None`` for a whole phase, ``phase`` too for the whole step; ``ns`` are its times by batch size.
+    ``largest_residual`` is relative to the value itself. Under three batch sizes nothing is fitted.
+    """
+
+    decoding: Literal["plain", "speculative"]
+    phase: str | None
+    group: str | None
+    ns: tuple[float, ...]
+    base_ns: float | None
+    per_request_ns: float | None
+    r2: float | None
+    largest_residual: float | None
+    text: str
+
+
+class Crossing(Struct, frozen=True):
+    """A batch size, or that it lies above or below all that were recorded."""
+
+    state: State
+    at: float | None = None
+
+
+class Crossover(Struct, frozen=True):
+    """Up to which batch size speculation pays, the 95 % interval of that, and what the measured throughput says."""
+
+    estimate: Crossing
+    low: Crossing
+    high: Crossing
+    measured: Crossing
+    text: str
+
+
+class Lever(Struct, frozen=True):
+    """What would bring the row to break-even: a longer accept length, or ``excess_ns`` less of the cycle.
+
+    ``excess_ns`` is negative where speculation pays: what the cycle may grow by. The part is the cycle's largest.
+    """
+
+    batch_size: int
+    accept_len: float
+    accept_len_needed: float
+    excess_ns: float
+    cycle_ns: int
+    phase: str | None
+    group: str | None
+    part_ns: float | None
+    block_size: int | None
+
+
+class Economics(Struct, frozen=True):
+    """Speculative against plain decoding over batch sizes, alike in CUDA graphs; ``sentences`` say it in plain words.
+
+    ``prediction`` says how well the predicted speed-ups agree with the measured ones.
+    """
+
+    baseline: str
+    speculative: str
+    graphs: bool
+    rows: tuple[Row, ...]
+    growth: tuple[Growth, ...]
+    crossover: Crossover
+    lever: Lever | None
+    sentences: tuple[str, str, str]
+    prediction: str

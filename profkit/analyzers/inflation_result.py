@@ -1,0 +1,86 @@
+"""Rows of what recording costs: of one recording, and of one run by several recorders. Times are ns per step."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class InflationPart(Struct, frozen=True):
+    """One part of one phase in a step: as recorded, and what it is without a recorder, if that is known.
+
+    ``lengthened_ns`` is how much of it recording makes longer by its nature: it gives first.
+    """
+
+    phase: str
+    part: str
+    recorded_ns: int
+    lengthened_ns: int
+    unrecorded_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+
+
+class Inflation(Struct, frozen=True):
+    """What recording costs in a step of the rank that sets the pace. Times are ns per step.
+
+    ``recorded_ns`` is the period of the recording, ``measured_ns`` the step as the host timed it while nothing was
+    recorded, ``ratio`` the one over the other. ``unrecorded_ns`` is the smaller of the two: recording does not shorten.
+    ``low_ns`` and ``high_ns`` hold 80 % of unrecorded steps. The ``recorded_ns`` of ``parts`` sum to the recorded step,
+    their ``unrecorded_ns`` to the unrecorded one. ``at_most_ns`` is all that throughput says where no step was timed.
+    ``kernels`` and ``unions`` are by phase; ``bounded_by`` names the recording whose kernels bound those of this one.
+    """
+
+    recorder: str
+    recorded_ns: int | None
+    measured_ns: int | None = None
+    unrecorded_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+    ratio: float | None = None
+    at_most_ns: int | None = None
+    parts: tuple[InflationPart, ...] = ()
+    kernels: dict[str, int] = {}
+    unions: dict[str, int] = {}
+    bounded_by: str | None = None
+    unknown: str | None = None
+    text: str = ""
+
+
+class RecorderRow(Struct, frozen=True):
+    """One figure of a step by each recorder of a check, as recorded and after inflation is taken out.
+
+    ``part`` is a part of the partition, ``union`` (all of the phase's ops) or, with an empty ``phase``, ``step``.
+    Spreads are from the least to the most, over the shortest step of the same kind.
+    """
+
+    phase: str
+    part: str
+    recorded_ns: tuple[int, ...]
+    recorded_spread: float
+    unrecorded_ns: tuple[int, ...] | None = None
+    unrecorded_spread: float | None = None
+
+
+class RecorderKernels(Struct, frozen=True):
+    """Kernels per step of one phase, by each recorder."""
+
+    phase: str
+    kernels: tuple[int, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether every recorder has as many."""
+        return len(set(self.kernels)) == 1
+
+
+class RecorderCheck(Struct, frozen=True):
+    """The same configuration, batch size and graph mode by several recorders: ``traces`` and ``recorders`` in order."""
+
+    traces: tuple[str, ...]
+    recorders: tuple[str, ...]
+    batch_size: int
+    ratios: tuple[float | None, ...]
+    rows: tuple[RecorderRow, ...]
+    kernels: tuple[RecorderKernels, ...]
+    agree: bool | None
+    text: str

@@ -1,0 +1,53 @@
+"""A lever as changes to a model: how they usually are, and at the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from profkit.traces import F64
+
+from ..replay.model import Model
+from .result import Figure
+
+
+def unchanged(model: Model) -> Model:
+    """As recorded."""
+    return model
+
+
+def _no_floor(model: Model) -> int:
+    return 0
+
+
+def _no_margin(periods: F64) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """A change, and the step in ns below which the model that it is applied to cannot get by it."""
+
+    change: Callable[[Model], Model] = unchanged
+    floor: Callable[[Model], int] = _no_floor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A lever that a recording carries.
+
+    ``tokens`` is the accept length then, where the lever changes it. ``margin`` is by how much the bounds are wider, of
+    the periods as they would usually be. ``bound`` if the usual figure is itself only a bound.
+    """
+
+    low: Version
+    usual: Version
+    high: Version
+    assumptions: tuple[str, ...] = ()
+    tokens: Figure | None = None
+    margin: Callable[[F64], int] = _no_margin
+    bound: bool = False
+
+
+class RefusedError(Exception):
+    """A recording cannot carry a lever; the message says why."""

@@ -1,0 +1,75 @@
+"""From changes to figures: the step that they give, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profkit.traces import I64
+
+from ..replay.steps import periods, step_ns
+from .case import Case
+from .changes import Change, Version
+from .result import Economics, Figure, Span
+
+
+def step_with(case: Case, changes: Sequence[Change]) -> Span:
+    """The step with all ``changes``, one after the other, re-played."""
+    if not changes:
+        now = step_ns(periods(case.model.work, case.start))
+        return Span(now, now, now)
+    usually, beneath = _played(case, [change.usual for change in changes])
+    fast, floor = _played(case, [change.low for change in changes])
+    slow, _ = _played(case, [change.high for change in changes])
+    usual = max(_step(case, usually), beneath)
+    margin = max((change.margin(periods(case.model.work, usually)) for change in changes), default=0)
+    low = max(min(_step(case, fast), usual) - margin, floor)
+    return Span(min(low, usual), usual, max(_step(case, slow), usual) + margin)
+
+
+def _played(case: Case, versions: Sequence[Version]) -> tuple[I64, int]:
+    """When ops start then, and the step below which that cannot be believed."""
+    model, floor = case.model, 0
+    for version in versions:
+        floor = max(floor, version.floor(model))
+        model = version.change(model)
+    return case.played(model), floor
+
+
+def _step(case: Case, start: I64) -> int:
+    """The median step; where nothing happens later than now, it is no longer than now, and the other way round.
+
+    Steps differ from each other, so that their median can move against all of them.
+    """
+    then, now = (step_ns(periods(case.model.work, times)) for times in (start, case.start))
+    if bool(np.all(start <= case.start)):
+        return min(then, now)
+    return max(then, now) if bool(np.all(start >= case.start)) else then
+
+
+def economics(case: Case, step: Span, accept_len: Figure | None, plain: Span | None) -> Economics:
+    """What a ``step`` gives, beside the ``plain`` one of the same batch size."""
+    batch = case.cycle.batch_size
+    break_even = None
+    if plain:
+        break_even = Figure(step.low / plain.high, step.usual / plain.usual, step.high / plain.low)
+    if not accept_len or not batch:
+        return Economics(step, accept_len, None, None, break_even)
+    tokens = [count * batch for count in (accept_len.low, accept_len.usual, accept_len.high)]
+    cost = Figure(step.low / tokens[2] / 1e3, step.usual / tokens[1] / 1e3, step.high / tokens[0] / 1e3)
+    rate = Figure(1e6 / cost.high, 1e6 / cost.usual, 1e6 / cost.low)
+    if not plain:
+        return Economics(step, accept_len, cost, rate)
+    low, usual, high = (ns / batch / 1e9 for ns in (plain.low, plain.usual, plain.high))
+    speedup = Figure(rate.low * low, rate.usual * usual, rate.high * high)
+    return Economics(step, accept_len, cost, rate, break_even, speedup)
+
+
+def accepted(case: Case, changes: Sequence[Change]) -> Figure | None:
+    """The accept length then: what a change says, else the recording's."""
+    said = [change.tokens for change in changes if change.tokens]
+    now = case.cycle.accept_len
+    if said:
+        return said[0]
+    return Figure(now, now, now) if now else None

@@ -1,0 +1,71 @@
+"""What hardware counters measured, as terminal and page show it; nothing where none were sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profkit.analyzers.counter_result import LinkUse, PhaseActivity
+from profkit.analyzers.link_use import TITLES, dearest, in_words
+from profkit.analyzers.result import DeviceFigures
+from profkit.analyzers.words import rate
+
+from .graph_terminal import Block
+from .units import percent, sentence
+from .units import rate as written_rate
+
+WAYS = {("pcie", "in"): "reads", ("pcie", "out"): "writes", ("nvlink", "in"): "receives", ("nvlink", "out"): "sends"}
+
+
+def link_line(device: DeviceFigures) -> str | None:
+    """How much of its link the dearest collectives of ``device`` use, in one line; ``None`` where it is not known."""
+    used = dearest(device.link_use or ())
+    if used is None:
+        return None
+    implied = f"; its message sizes imply {rate(used.bus_bandwidth)}" if used.bus_bandwidth is not None else ""
+    return sentence(f"{in_words(used)}{implied}")
+
+
+def activity_block(device: DeviceFigures, which: str) -> Block | None:
+    """How busy the units of ``device`` are in each phase; ``None`` without samples."""
+    rows = [row for row in device.activity or () if row.told]
+    if not rows:
+        return None
+    title = f"Activity{which} while the GPU is busy, measured"
+    columns = ("phase", "SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
+    return Block(title, columns, tuple(activity_cells(row) for row in rows))
+
+
+def activity_cells(row: PhaseActivity) -> tuple[str, str, str, str, str]:
+    """Phase, SM, tensor pipe, DRAM and its share, in words."""
+    moved = "–" if row.dram_bytes_per_s is None else rate(row.dram_bytes_per_s)
+    shares = (_percent(row.sm_percent), _percent(row.tensor_percent))
+    return (row.phase, *shares, moved, "–" if row.dram_share is None else percent(row.dram_share))
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else percent(value / 100)
+
+
+def shown_links(rows: Sequence[LinkUse]) -> list[LinkUse]:
+    """The rows of the links that carry anything at all: a GPU without NVLink counts zeros."""
+    used = {row.link for row in rows if row.mean}
+    return [row for row in rows if row.link in used]
+
+
+def link_title(row: LinkUse) -> str:
+    """``PCIe reads``."""
+    return f"{TITLES[row.link]} {WAYS[row.link, row.direction]}"
+
+
+def rates(row: LinkUse) -> str:
+    """The mean rate, or from which to which it may be where transfers are shorter than samples."""
+    if row.mean is None or row.mean_most is None:
+        return "unknown"
+    return written_rate(row.mean) if row.resolved else f"{written_rate(row.mean)} to {written_rate(row.mean_most)}"
+
+
+def shares(row: LinkUse) -> str:
+    """The rate over the link's limit, likewise."""
+    if row.share is None or row.share_most is None:
+        return "unknown"
+    return percent(row.share) if row.resolved else f"{percent(row.share)} to {percent(row.share_most)}"

@@ -1,0 +1,85 @@
+"""The economics of the reference sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from profkit import Recording, analyze
+from profkit.analyzers.economics.result import Economics
+from profkit.traces import StepTimes, open_recordings
+from tests.analyzers.test_sweeps import TRACES, analysed
+
+PAIRS = ["tp1", "ep2"]
+
+
+def pair(name: str) -> Economics:
+    """The reference pair ``name`` and ``name``-dflash."""
+    (found,) = analysed(name, f"{name}-dflash").economics
+    return found
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_concurrency_has_its_row(name: str) -> None:
+    found = pair(name)
+    assert [row.batch_size for row in found.rows] == [1, 32, 128] and found.graphs
+    for row in found.rows:
+        assert row.break_even_ci95 is not None
+        low, high = row.break_even_ci95
+        assert low <= row.break_even <= high < 1.2 * low
+        assert row.headroom == pytest.approx((row.speculative.accept_len or 0) - row.break_even)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_parts_sum_to_the_recorded_step(name: str) -> None:
+    for row in pair(name).rows:
+        for side in (row.plain, row.speculative):
+            assert sum(part.ns for part in side.parts) == pytest.approx(side.recorded_ns, rel=0.03)
+
+
+def test_where_one_gpu_stops_to_gain() -> None:
+    """The measured throughputs meet where the steps say so."""
+    found = pair("tp1").crossover
+    assert found.estimate.at is not None and found.low.at is not None and found.high.at is not None
+    assert 25 < found.low.at < found.estimate.at < found.high.at < 40
+    assert found.measured.at == pytest.approx(found.estimate.at, rel=0.05)
+
+
+def test_prediction_against_measurement() -> None:
+    """Within 10 % but for one, whose throughput does not fit the cycles that were recorded; it is named."""
+    assert pair("ep2").prediction.startswith(
+        "The predicted speed-up is within 10 % of the measured one at 1, 32 and 128"
+    )
+    assert pair("tp1").prediction.startswith(
+        "The predicted speed-up is within 5 % of the measured one at 1 and 32; at 128"
+    )
+
+
+def test_verify_grows_by_the_request() -> None:
+    growth = {(one.decoding, one.phase, one.group): one for one in pair("tp1").growth}
+    verify = growth["speculative", "verify", "kernels"]
+    assert verify.r2 is not None and verify.r2 > 0.99
+    assert verify.per_request_ns == pytest.approx(458_000, rel=0.05)
+
+
+def test_unrecorded_steps_reach_the_verdict() -> None:
+    """As newer captures have them: what the engine's host timed goes before the recorded steps."""
+    timed = {
+        "tp1/c1": StepTimes(5_000_000, 4_900_000, 5_100_000, 900),
+        "tp1-dflash/c1": StepTimes(8_000_000, 7, 9, 600),
+    }
+    opened = [open_recordings(TRACES / name)[0] for name in timed]
+    recordings = [
+        Recording(
+            name, "", one.trace.with_run(replace(one.trace.run, step_times=timed[name], config=name.split("/")[0]))
+        )
+        for name, one in zip(timed, opened, strict=True)
+    ]
+    (found,) = analyze(recordings, accept_len=3.2)[0].economics
+    assert found.rows[0].basis == "unrecorded" and found.rows[0].break_even == pytest.approx(1.6)
+    assert found.rows[0].predicted_speedup == pytest.approx(2.0)
+
+
+def test_other_pairs_have_none() -> None:
+    assert analysed("tp1").economics == () and analysed("tp1", "ep2-dflash").economics == ()

@@ -1,0 +1,293 @@
+"""What recording costs: worked out by hand, and what must hold for any recording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profkit import Recording, analyze
+from profkit.analyzers.inflation import grouped
+from profkit.analyzers.inflation_parts import Spread, apportioned, without_excess
+from profkit.analyzers.inflation_result import Inflation, InflationPart
+from profkit.analyzers.result import Analysis, TraceFigures
+from profkit.analyzers.vocabulary import PARTS
+from profkit.traces import Run, StepTimes, Trace, open_recordings
+from tests.analyzers.engine import Plan, run
+from tests.analyzers.random_traces import traces
+from tests.builders import TraceBuilder
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+def timed(median: int, low: int | None = None, high: int | None = None) -> StepTimes:
+    return StepTimes(median, median if low is None else low, median if high is None else high, 100)
+
+
+def graph_steps(run: Run, host: int = 200, kernel: int = 400, prefill_at: int | None = None) -> Trace:
+    """Five steps: ``host`` of Python, 100 to the graph's first kernel, ``kernel``, a gap of 100, a kernel of 200."""
+    builder = TraceBuilder().rank(0).run(run)
+    at = 0
+    for step in range(5):
+        call, first = at + host, at + host + 100
+        builder.range(at, call + 90, "step:decode bs=1").range(at, call + 80, "target")
+        builder.graph(
+            call, call + 50, ("gemm", first, first + kernel), ("gemm", first + kernel + 100, first + kernel + 300)
+        )
+        at = first + kernel + 300
+        if step == prefill_at:
+            builder.range(at, at + 900, "step:prefill bs=1").launch(at + 10, at + 20, "gemm", at + 50, at + 5_000)
+            at += 5_000
+    return builder.trace()
+
+
+def figures_of(trace: Trace) -> TraceFigures:
+    return analyze([Recording("run", "", trace)])[0].traces[0]
+
+
+def inflation_of(trace: Trace) -> Inflation:
+    found = figures_of(trace).inflation
+    assert found is not None
+    return found
+
+
+def cells_of(found: Inflation) -> dict[tuple[str, str], tuple[int | None, ...]]:
+    return {(r.phase, r.part): (r.recorded_ns, r.unrecorded_ns, r.low_ns, r.high_ns) for r in found.parts}
+
+
+def test_time_goes_from_what_recording_lengthens() -> None:
+    """A step of 1000 ns takes 800 without nsys: 400 ns can be longer by recording, and give 200 in proportion.
+
+    Any of those could have given all it has, or nothing while the others give; scaled alike, kernels are 0.8 of
+    themselves.
+    """
+    found = inflation_of(graph_steps(Run(step_times=timed(800), recorder="nsys")))
+    assert (found.recorder, found.recorded_ns, found.measured_ns, found.unrecorded_ns) == ("nsys", 1000, 800, 800)
+    assert found.ratio == 1.25
+    assert cells_of(found) == {
+        ("decode", "compute"): (600, 600, 480, 600),
+        ("decode", "gap_host"): (200, 100, 0, 200),
+        ("decode", "gap_graph_launch"): (100, 50, 0, 100),
+        ("decode", "gap_in_graph"): (100, 50, 0, 100),
+    }
+    assert (found.kernels, found.unions) == ({"decode": 2}, {"decode": 600})
+
+
+def test_kernels_give_only_what_the_rest_cannot() -> None:
+    found = inflation_of(graph_steps(Run(step_times=timed(500), recorder="cupti")))
+    assert cells_of(found) == {
+        ("decode", "compute"): (600, 500, 300, 500),
+        ("decode", "gap_host"): (200, 0, 0, 100),
+        ("decode", "gap_graph_launch"): (100, 0, 0, 50),
+        ("decode", "gap_in_graph"): (100, 0, 0, 50),
+    }
+
+
+def test_the_band_of_the_timed_steps_widens_each_part() -> None:
+    """At 700 host code may give all it has, and kernels scale by 0.7; at 1100 all are scaled by 1.1."""
+    found = inflation_of(graph_steps(Run(step_times=timed(800, 700, 1100))))
+    assert (found.low_ns, found.high_ns) == (700, 1100)
+    assert cells_of(found)["decode", "gap_host"] == (200, 100, 0, 220)
+    assert cells_of(found)["decode", "compute"] == (600, 600, 420, 660)
+
+
+def test_clocks_that_disagree_widen_the_band() -> None:
+    """The host says 900 of the steps that take 1000 on the GPU: by its ratio the unrecorded one takes 888."""
+    found = inflation_of(graph_steps(Run(step_times=timed(800), step_times_recorded=timed(900))))
+    assert (found.low_ns, found.unrecorded_ns, found.high_ns) == (800, 800, 888)
+
+
+def test_steps_with_a_prefill_are_left_out() -> None:
+    found = inflation_of(graph_steps(Run(step_times=timed(800)), prefill_at=1))
+    assert found.recorded_ns == 1000
+    assert cells_of(found)["decode", "compute"] == (600, 600, 480, 600)
+    assert {row.phase for row in found.parts} == {"decode"}
+
+
+def waiting(run: Run) -> Trace:
+    """Rank 0 waits 300 ns in each all-reduce for rank 1, which is in Python for 200 of them and launches for 100."""
+    builder = TraceBuilder().run(run)
+    for step in range(4):
+        at = step * 1_000
+        for rank, work, call, begin in ((0, 200, 310, 500), (1, 100, 700, 800)):
+            builder.rank(rank).range(at, at + 850, "step:decode bs=1").range(at, at + 840, "target")
+            builder.launch(at + 100, at + 150, "gemm", at + 300, at + 300 + work)
+            builder.launch(at + call, at + call + 50, "all_reduce", at + begin, at + 900)
+    return builder.trace()
+
+
+def test_waiting_for_a_late_host_gives_too() -> None:
+    """Of 400 ns in the collective, 300 are waiting for the other rank's host: with the 400 ns of its own host, 700."""
+    found = inflation_of(waiting(Run(step_times=timed(650))))
+    rows = {row.part: (row.recorded_ns, row.lengthened_ns, row.unrecorded_ns) for row in found.parts}
+    assert rows["collective"] == (400, 300, 250)
+    assert rows["compute"] == (200, 0, 200)
+    gaps = [values for part, values in rows.items() if part.startswith("gap_")]
+    assert (sum(v[0] for v in gaps), sum(v[2] or 0 for v in gaps)) == (400, 200)
+
+
+@pytest.mark.parametrize(
+    ("times", "status", "said"),
+    [
+        (
+            timed(800),
+            "warn",
+            "recording by nsys made a step 1.25 times as long (1.00 µs instead of 800 ns): the figures without it are "
+            "beside",
+        ),
+        (timed(950), "ok", "recording by nsys made a step 1.05 times as long (1.00 µs instead of 950 ns)"),
+        (
+            timed(1_020, 990, 1_100),
+            "ok",
+            "recording by nsys cost nothing that can be told from the spread (a step takes 1.00 µs recorded, 1.02 µs "
+            "without)",
+        ),
+        (
+            timed(2_000, 1_500, 2_500),
+            "warn",
+            "a step recorded by nsys takes 1.00 µs, less than nine of ten without it (median 2.00 µs): they did other "
+            "work, and what recording cost is not known",
+        ),
+    ],
+)
+def test_health_says_what_recording_cost(times: StepTimes, status: str, said: str) -> None:
+    figures = figures_of(graph_steps(Run(step_times=times, recorder="nsys")))
+    (check,) = (check for check in figures.health.checks if check.id == "inflation")
+    assert (check.status, check.detail) == (status, said)
+
+
+def test_nothing_is_taken_from_steps_that_are_no_longer() -> None:
+    found = inflation_of(graph_steps(Run(step_times=timed(1_020, 990, 1_100))))
+    assert (found.unrecorded_ns, found.measured_ns) == (1000, 1020)
+    assert all(row.unrecorded_ns == row.recorded_ns for row in found.parts)
+
+
+def test_unknown_without_timed_steps() -> None:
+    found = inflation_of(graph_steps(Run(accept_len=1.0, tokens_per_s=1.25e6)))
+    assert found.unrecorded_ns is None and found.ratio is None
+    assert (found.unknown, found.at_most_ns) == ("no step was timed without a recorder", 800)
+    assert [row.unrecorded_ns for row in found.parts] == [None] * 4
+
+
+def test_the_step_is_known_where_its_parts_are_not() -> None:
+    builder = TraceBuilder().rank(0).note("graph_mode", "graph").run(Run(step_times=timed(80_000)))
+    for at in range(0, 400_000, 100_000):
+        builder.range(at, at + 50_000, "step:decode bs=1")
+        builder.call(at + 1_000, at + 5_000, "cudaGraphLaunch").node("whole_graph", at + 6_000, at + 46_000)
+    found = inflation_of(builder.trace())
+    assert (found.unrecorded_ns, found.ratio, found.parts) == (80_000, 1.25, ())
+
+
+GRAPHS = Plan()
+EAGER = Plan(eager=True, speed=0.02, python_per_launch=12_000)
+LATE = Plan(late_before_target=600_000, block_after_draft=True)
+PLANTED = {
+    "host": ((EAGER,), (replace(EAGER, python_per_launch=16_000),)),
+    "gaps in graphs": ((GRAPHS,), (replace(GRAPHS, gap=900),)),
+    "kernels too": ((GRAPHS,), (replace(GRAPHS, gap=900, speed=1.01),)),
+    "both": ((LATE,), (replace(LATE, late_before_target=800_000, gap=700),)),
+    "another rank": ((GRAPHS, LATE), (replace(GRAPHS, gap=700), replace(LATE, late_before_target=800_000, gap=700))),
+}
+
+
+def by_part(found: Inflation) -> dict[str, InflationPart]:
+    rows = {part: grouped(found, (part,), part) for part in PARTS}
+    return {part: row for part, row in rows.items() if row is not None}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_recorder_is_taken_out(name: str) -> None:
+    """What the engine's step is without the planted cost: within 1 % of it, and within the range of each part."""
+    plain, recorded = (run(*plans) for plans in PLANTED[name])
+    truth = inflation_of(plain)
+    assert truth.recorded_ns is not None
+    found = inflation_of(recorded.with_run(Run(step_times=timed(truth.recorded_ns))))
+    assert found.ratio is not None and found.ratio > 1.005
+    expected = {part: row.recorded_ns for part, row in by_part(truth).items()}
+    for part, row in by_part(found).items():
+        true = expected.pop(part, 0)
+        assert row.low_ns is not None and row.unrecorded_ns is not None and row.high_ns is not None
+        assert row.low_ns <= true <= row.high_ns
+        assert abs(row.unrecorded_ns - true) < 0.01 * truth.recorded_ns
+    assert expected == {}
+
+
+weights = st.lists(st.integers(0, 10**9), min_size=1, max_size=30)
+
+
+@given(weights, st.integers(0, 10**10))
+def test_shares_sum_to_what_is_shared(own: list[int], total: int) -> None:
+    found = apportioned(total, own)
+    assert sum(found) == (total if any(own) else 0) and min(found) >= 0
+    if total <= sum(own):
+        assert all(part <= weight for part, weight in zip(found, own, strict=True))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**8), st.floats(0, 1)), min_size=1, max_size=30), st.data())
+def test_estimates_of_any_step(cells: list[tuple[int, float]], data: st.DataObject) -> None:
+    recorded = [own for own, _ in cells]
+    first = [[int(own * part) for own, part in cells]]
+    target = data.draw(st.integers(0, sum(recorded) + 100))
+    found = without_excess(recorded, first, target)
+    assert sum(found) == min(target, sum(recorded))
+    assert all(0 <= one <= own for one, own in zip(found, recorded, strict=True))
+    shorter = without_excess(recorded, first, data.draw(st.integers(0, target)))
+    # Shares are rounded to whole nanoseconds, each of three times.
+    assert all(one <= other + 3 for one, other in zip(shorter, found, strict=True))
+    if sum(recorded) >= target:
+        spread = Spread(sum(recorded), sum(first[0]), target, target)
+        for one, own, late in zip(found, recorded, first[0], strict=True):
+            low, high = spread.of(own, late)
+            assert low <= one + 1 and one <= high + 1 and 0 <= low <= high <= own
+
+
+def test_a_large_part_must_give() -> None:
+    """Of 300 ns to give the other lengthened part has only 100: one of 400 gives 200 to 300, or 120 alike."""
+    spread = Spread(recorded=1_000, lengthened=500, low=700, high=700)
+    assert spread.of(400, 400) == (100, 280)
+    assert spread.of(500, 0) == (350, 500)
+
+
+@settings(max_examples=60, deadline=None)
+@given(traces(), st.integers(1, 80), st.integers(0, 20))
+def test_parts_of_any_recording_sum_to_the_step(trace: Trace, median: int, spread: int) -> None:
+    times = StepTimes(median, max(median - spread, 0), median + spread, 9)
+    found = figures_of(trace.with_run(Run(step_times=times))).inflation
+    if found is None or not found.parts:
+        return
+    assert sum(row.recorded_ns for row in found.parts) == found.recorded_ns
+    assert sum(row.unrecorded_ns or 0 for row in found.parts) == found.unrecorded_ns
+    for row in found.parts:
+        assert row.low_ns is not None and row.unrecorded_ns is not None and row.high_ns is not None
+        assert 0 <= row.low_ns <= row.unrecorded_ns <= min(row.high_ns, row.recorded_ns)
+        assert 0 <= row.lengthened_ns <= row.recorded_ns
+
+
+@cache
+def reference() -> Analysis:
+    opened = [one for name in ("tp1-dflash", "tp1-dflash-torch") for one in open_recordings(TRACES / name)]
+    return analyze([Recording(one.name, str(one.path), one.trace) for one in opened])[0]
+
+
+def test_the_reference_sweeps_do_not_know_what_they_cost() -> None:
+    for trace in reference().traces:
+        found = trace.inflation
+        assert found is not None and found.parts and found.unrecorded_ns is None
+        assert found.unknown == "no step was timed without a recorder"
+        assert sum(row.recorded_ns for row in found.parts) == found.recorded_ns == trace.cycle.period_ns_median
+    assert reference().recorder_checks == (), "the phases of the one by torch are inferred"
+
+
+def test_a_reference_step_with_the_time_that_it_might_take() -> None:
+    """Of a step that the GPU fills, gaps give all they have, and kernels the rest."""
+    one = open_recordings(TRACES / "tp1-dflash" / "c1")[0]
+    found = inflation_of(one.trace.with_run(replace(one.trace.run, step_times=timed(7_400_000), recorder="nsys")))
+    assert sum(row.unrecorded_ns or 0 for row in found.parts) == 7_400_000
+    gaps = [row for row in found.parts if row.part.startswith("gap_")]
+    assert sum(row.recorded_ns for row in gaps) < (found.recorded_ns or 0) - 7_400_000
+    assert not any(row.unrecorded_ns for row in gaps)
+    assert found.kernels["verify"] == 550

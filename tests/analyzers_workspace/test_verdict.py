@@ -1,0 +1,165 @@
+"""Does DFlash pay? The eight-GPU table by hand, and recordings whose cycle is a known number of steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.traces import InputError, save_sweep
+from profkit.traces.sweep import Sweep, SweepRun
+from profkit.traces.throughput import is_throughput_table, read_throughput
+from tests.analyzers_workspace.workspaces import ROOT, TABLE, VERDICT, workspace
+from tests.cli.answers import Command
+
+RUN = 'schema = "profkit.throughput/1"\ntitle = "t"\nsource = "s"\n[[run]]\nname = "plain"\n'
+
+
+def answers_to(command: Command, *arguments: object) -> list[dict[str, Any]]:
+    answer = command("analyze", *arguments, "--json")
+    assert (answer.status, answer.err) == (0, "")
+    return json.loads(answer.out)["answers"]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def eight(command: Command, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The answer to the eight-GPU table, from the repository's own workspace."""
+    monkeypatch.chdir(ROOT)
+    (found,) = answers_to(command, TABLE)
+    return found["answer"]  # type: ignore[no-any-return]
+
+
+def test_cycles_of_the_eight_gpus(eight: dict[str, Any]) -> None:
+    """3.5 x plain rate / speculative rate, each by hand; at 128 TP8 without graphs was not measured."""
+    cost = eight["tables"][0]
+    assert [column["name"] for column in cost["columns"]] == [
+        "against", "at 1", "at 32", "at 64", "at 128", "at peak", "differs also in",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:6] for row in cost["rows"]}
+    assert rows["EP8"] == pytest.approx(
+        [3.5 * 65 / 86, 3.5 * 624 / 644, 3.5 * 936 / 924, 3.5 * 1417 / 1111, 3.5 * 1493 / 1146]
+    )
+    assert rows["EP8"][0] == pytest.approx(2.65, abs=0.005) and rows["EP8"][3] == pytest.approx(4.46, abs=0.005)
+    assert rows["EP4"] == pytest.approx([2.808140, 3.581522, 3.693182, 4.564806, 4.675829], abs=1e-6)
+    assert rows["TP8 with graphs"] == pytest.approx([3.988372, 3.717391, 3.602273, 4.067057, 3.942845], abs=1e-6)
+    assert rows["TP8 without graphs"][3] is None
+    assert [rows["TP8 without graphs"][place] for place in (0, 1, 2, 4)] == pytest.approx(
+        [1.058140, 3.141304, 2.625, 2.467714], abs=1e-6
+    )
+
+
+def test_headroom_of_the_eight_gpus(eight: dict[str, Any]) -> None:
+    cost, headroom = ({row[0]: row[1:6] for row in table["rows"]} for table in eight["tables"])
+    for name, row in cost.items():
+        for spent, left in zip(row, headroom[name], strict=True):
+            assert (left is None) == (spent is None) and (left is None or left == pytest.approx(3.5 - spent))
+
+
+def test_the_figure_leaves_out_peak_and_breaks_where_nothing_is_known(eight: dict[str, Any]) -> None:
+    (figure,) = eight["figures"]
+    assert (figure["kind"], figure["x"]) == ("lines", ["1", "32", "64", "128"])
+    series = {one["name"]: one for one in figure["series"]}
+    assert series["TP8 without graphs"]["values"][3] is None
+    assert series["accept length 3.5"] == {"name": "accept length 3.5", "values": [3.5] * 4, "reference": True}
+
+
+def test_which_baseline_is_fair(eight: dict[str, Any]) -> None:
+    said = " ".join(eight["sentences"])
+    assert "against EP8, the plain run most like it: drafting wins at 1 (1.32×) and 32 (1.03×), is even at 64 (0.99×) "
+    assert "is even at 64 (0.99×) and loses at 128 (0.78×)" in said
+    assert "Graphs against no graphs is no fair comparison of drafting: not against TP8 with graphs." in said
+    assert "Whether EP8 ran with CUDA graphs is unknown" in said
+    assert "The concurrency at peak is unknown" in said and "3.5 to 4.1" in said
+    unlike = {row[0]: row[6] for row in eight["tables"][0]["rows"]}
+    assert unlike == {
+        "TP8 without graphs": "parallelism",
+        "TP8 with graphs": "parallelism, graphs",
+        "EP8": "graphs unknown",
+        "EP4": "parallelism, graphs unknown",
+    }
+
+
+def test_recordings(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cycle of 250 us over a step of 100 us: break-even at 2.5; at 3.5 the speed-up is 1.4, at 2 it is 0.8."""
+    monkeypatch.chdir(workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8")))
+    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "3.5")
+    (row,) = found["answer"]["tables"][0]["rows"]
+    assert row == ["drafting against plain", 1, 2.5, 3.5, 1.0, 1.4, None, "wins"]
+    assert found["answer"]["sentences"][0] == "drafting against plain: drafting wins at batch 1 (1.40×)."
+    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "2")
+    (row,) = found["answer"]["tables"][0]["rows"]
+    assert row[2:] == [2.5, 2.0, -0.5, 0.8, None, "loses"]
+    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "2.5")
+    assert found["answer"]["tables"][0]["rows"][0][7] == "even"
+    (found,) = answers_to(command, "traces/plain", "traces/drafting")
+    assert found["answer"]["tables"][0]["rows"][0][3:] == [None, None, None, None, None]
+    assert found["answer"]["sentences"][0].endswith("drafting cannot be compared.")
+    assert answers_to(command, "traces/plain") == []
+
+
+def test_measured_rates_decide(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cycles say 1.4, the rates without a recorder 0.9."""
+    home = workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8"))
+    for config, rate in (("plain", 100.0), ("drafting", 90.0)):
+        (home / config).mkdir()
+        (home / "traces" / config).rename(home / config / "c1")
+        run = SweepRun(concurrency=1, trace="c1", tokens_per_s=rate, accept_len=3.5)
+        save_sweep(Sweep(schema="profkit.sweep/1", config=config, runs=[run]), home / config)
+    monkeypatch.chdir(home)
+    (found,) = answers_to(command, "plain", "drafting")
+    assert found["answer"]["tables"][0]["rows"] == [["drafting against plain", 1, 2.5, 3.5, 1.0, 1.4, 0.9, "loses"]]
+
+
+def test_reference_sweeps(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (found,) = answers_to(command, "traces/tp1", "traces/tp1-dflash")
+    assert [row[1] for row in found["answer"]["tables"][0]["rows"]] == [1, 32, 128]
+    assert [row[7] for row in found["answer"]["tables"][0]["rows"]] == ["wins", "even", "loses"]
+    assert found["answer"]["figures"][0]["x"] == ["1", "32", "128"]
+
+
+# -- Throughput tables -------------------------------------------------------------------------------------------------
+
+
+def test_the_content_tells_a_table(tmp_path: Path) -> None:
+    hidden = tmp_path / "anything.bin"
+    hidden.write_bytes(TABLE.read_bytes())
+    assert is_throughput_table(hidden) and not is_throughput_table(tmp_path)
+    assert read_throughput(hidden).concurrencies == ("1", "32", "64", "128", "peak")
+    (tmp_path / "rules.toml").write_text("[[class]]\nmatch = 'x'\n", "utf-8")
+    assert not is_throughput_table(tmp_path / "rules.toml")
+
+
+def test_tables_without_a_pair_say_nothing(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.toml").write_text(RUN + "tokens_per_s = { 1 = 5 }\n", "utf-8")
+    monkeypatch.chdir(ROOT)
+    assert answers_to(command, tmp_path / "t.toml") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (RUN + "tokens_per_s = { 1 = 0 }\n", "0 tokens/s at 1 in run 'plain' is no rate"),
+        (RUN + "tokens_per_s = { 1 = -4.5 }\n", "-4.5 tokens/s at 1 in run 'plain' is no rate"),
+        (RUN + "tokens_per_s = { 1 = nan }\n", "nan tokens/s at 1 in run 'plain' is no rate"),
+        (RUN + "tokens_per_s = { 1 = inf }\n", "inf tokens/s at 1 in run 'plain' is no rate"),
+        (RUN + "tokens_per_s = { 1 = 'many' }\n", "no throughput table"),
+        (RUN + "tokens_per_s = { 0 = 4 }\n", "'0' in run 'plain' is no concurrency"),
+        (RUN + "tokens_per_s = { all = 4 }\n", "'all' in run 'plain' is no concurrency"),
+        (RUN + "tokens_per_s = {}\naccept_len = 0.5\n", "0.5 in run 'plain' is no accept length"),
+        (RUN + "tokens_per_s = {}\naccept_len_range = [3.5, inf]\n", "inf in run 'plain' is no accept length"),
+        (RUN + "tokens_per_s = {}\n[[run]]\nname = 'plain'\ntokens_per_s = {}\n", "two runs are named 'plain'"),
+        (RUN + "tokens_per_s = {}\naccept_length = 3\n", "unknown field `accept_length`"),
+        (RUN + "tokens_per_s = {\n", "no throughput table"),
+        (RUN.replace("/1", "/2") + "tokens_per_s = {}\n", "unknown schema 'profkit.throughput/2'"),
+        (RUN.split("[[")[0] + "run = []\n", "the table holds no [[run]]"),
+    ],
+)
+def test_what_is_no_table(text: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(text, "utf-8")
+    assert is_throughput_table(tmp_path / "t.toml")
+    with pytest.raises(InputError, match=r"; ") as caught:
+        read_throughput(tmp_path / "t.toml")
+    assert fault in str(caught.value) and str(tmp_path / "t.toml") in str(caught.value)

@@ -54,7 +54,7 @@ def from_recordings(recordings: Recordings) -> Answer | None:
     columns = [Column("recordings"), Column("batch", digits=0), *map(Column, names)]
     title = "Break-even accept length (a cycle in plain steps), headroom, and speed-up predicted and measured"
     table = Table(title, columns, rows)
-    said.append("Break-even and headroom are of recorded cycles; rates measured without a recorder, if any, decide.")
+    said.append("Rates measured without a recorder, where there are any, decide.")
     figure = Lines("Break-even and accept length", batches, series, "batch size", "tokens per cycle")
     return Answer(said, [table], [figure])
 

@@ -11,7 +11,8 @@ from .result import Comparison, TraceFigures
 def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     """One comparison for each speculative trace that has a plain one of the same batch size beside it.
 
-    Break-even accept length = cycle time over plain decode's step time; predicted speed-up = accept length over it.
+    Break-even accept length = cycle time over plain step time, both without a recorder as far as that is known;
+    predicted speed-up = accept length over it.
     Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one
     recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, is
     taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
@@ -49,7 +50,7 @@ def _with_graphs(trace: TraceFigures) -> bool:
 
 
 def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
-    step, cycle = plain.cycle.period_ns_median or 1, speculative.cycle.period_ns_median or 1
+    step, cycle = _step_ns(plain), _step_ns(speculative)
     break_even = cycle / step
     accept_len = speculative.cycle.accept_len
     predicted = accept_len / break_even if accept_len else None
@@ -67,6 +68,12 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
         same_graphs,
         _text(batch, break_even, predicted, measured, same_graphs),
     )
+
+
+def _step_ns(trace: TraceFigures) -> int:
+    """The step as the engine's host timed it without a recorder, or, where it did not, as it was recorded."""
+    timed = trace.inflation.measured_ns if trace.inflation else None
+    return timed or trace.cycle.period_ns_median or 1
 
 
 def _text(batch: int, break_even: float, predicted: float | None, measured: float | None, same_graphs: bool) -> str:

@@ -112,7 +112,7 @@ def inflation_of(
         for row, part in enumerate(PARTS)
         if middle.cells[row, column]
     ]
-    found = structs.replace(found, parts=tuple(parts), kernels=middle.kernels, unions=middle.unions)
+    found = structs.replace(found, parts=tuple(parts), ops=middle.ops, unions=middle.unions)
     return with_estimates(found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I64, Bools, OpKind
+from profkit.traces import I64, Bools
 
 from .attribution import Attribution
 from .collectives import blame, exposed_collectives
@@ -88,11 +88,11 @@ class Spread:
 class MiddleStep:
     """The mean of the steps in the middle of a device's periods: ``cells`` of shape (parts, phases) sum to the period.
 
-    ``kernels`` and ``unions`` (ns) are by phase, per step.
+    ``ops`` (how many) and ``unions`` (ns) are by phase, per step.
     """
 
     cells: I64
-    kernels: dict[str, int]
+    ops: dict[str, int]
     unions: dict[str, int]
 
 
@@ -106,9 +106,9 @@ def middle_step(attribution: Attribution, device: int, period: int) -> MiddleSte
     high = np.quantile(steps.periods[kept], MIDDLE[1], method="higher")
     kept = kept & (steps.periods >= low) & (steps.periods <= high)
     cells = np.array(apportioned(period, table[kept].sum(axis=0).ravel().tolist()), np.int64)
-    kernels = _kernels(attribution, device, steps)
+    ops = _ops(attribution, device, steps)
     unions = _unions(attribution, device, steps.row[:-1][kept], period / max(int(steps.periods[kept].sum()), 1))
-    return MiddleStep(cells.reshape(len(PARTS), len(PHASES)), kernels, unions)
+    return MiddleStep(cells.reshape(len(PARTS), len(PHASES)), ops, unions)
 
 
 def _decode_ops(attribution: Attribution, device: int) -> Bools:
@@ -116,10 +116,12 @@ def _decode_ops(attribution: Attribution, device: int) -> Bools:
     return own
 
 
-def _kernels(attribution: Attribution, device: int, steps: DeviceSteps) -> dict[str, int]:
-    """The median over steps of the number of kernels in each phase."""
-    own = _decode_ops(attribution, device) & (attribution.trace.ops.kind == OpKind.KERNEL)
-    rows = np.flatnonzero(own)
+def _ops(attribution: Attribution, device: int, steps: DeviceSteps) -> dict[str, int]:
+    """The median over steps of the number of kernels, copies and memsets in each phase.
+
+    Together, because a small copy inside a GPU is a copy to CUPTI and a kernel to the PyTorch profiler.
+    """
+    rows = np.flatnonzero(_decode_ops(attribution, device))
     place = np.full(len(attribution.plan.steps), -1)
     place[steps.row] = np.arange(len(steps.row))
     cell = place[attribution.step[rows]] * len(PHASES) + attribution.phase[rows]

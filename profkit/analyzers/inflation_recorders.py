@@ -8,7 +8,7 @@ from msgspec import structs
 
 from .eager_to_graphs import launched_eagerly
 from .inflation import with_estimates
-from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderKernels, RecorderRow
+from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderOps, RecorderRow
 from .result import TraceFigures
 from .vocabulary import PARTS, PHASES
 from .words import listed, share
@@ -51,7 +51,7 @@ def _most(own: Inflation, least: Inflation) -> list[int | None]:
     cells = {(row.phase, row.part): row.recorded_ns for row in least.parts}
     return [
         cells.get((row.phase, row.part))
-        if row.part in KERNELS and own.kernels.get(row.phase, 0) == least.kernels.get(row.phase)
+        if row.part in KERNELS and own.ops.get(row.phase, 0) == least.ops.get(row.phase)
         else None
         for row in own.parts
     ]
@@ -78,22 +78,22 @@ def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
 def _check(group: list[Told]) -> RecorderCheck:
     figures = [own for _, own in group]
     rows = tuple(_rows(figures))
-    kernels = tuple(
-        RecorderKernels(phase, tuple(own.kernels.get(phase, 0) for own in figures))
+    counts = tuple(
+        RecorderOps(phase, tuple(own.ops.get(phase, 0) for own in figures))
         for phase in PHASES
-        if any(phase in own.kernels for own in figures)
+        if any(phase in own.ops for own in figures)
     )
     recorders = tuple(own.recorder for own in figures)
-    agree = _agree(rows, kernels)
+    agree = _agree(rows, counts)
     return RecorderCheck(
         traces=tuple(trace.name for trace, _ in group),
         recorders=recorders,
         batch_size=group[0][0].cycle.batch_size or 0,
         ratios=tuple(own.ratio for own in figures),
         rows=rows,
-        kernels=kernels,
+        ops=counts,
         agree=agree,
-        text=_text(recorders, rows, kernels, agree),
+        text=_text(recorders, rows, counts, agree),
     )
 
 
@@ -144,21 +144,21 @@ def _busy_excess(own: Inflation, phase: str) -> int | None:
     return sum(known) if len(known) == len(rows) else None
 
 
-def _agree(rows: Sequence[RecorderRow], kernels: Sequence[RecorderKernels]) -> bool | None:
+def _agree(rows: Sequence[RecorderRow], counts: Sequence[RecorderOps]) -> bool | None:
     spreads = [row.unrecorded_spread for row in rows]
     known = [spread for spread in spreads if spread is not None]
-    if not all(row.same for row in kernels):
+    if not all(row.same for row in counts):
         return False
     return max(known) <= AGREEMENT if len(known) == len(spreads) else None
 
 
 def _text(
-    recorders: Sequence[str], rows: Sequence[RecorderRow], kernels: Sequence[RecorderKernels], agree: bool | None
+    recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequence[RecorderOps], agree: bool | None
 ) -> str:
-    unlike = [row.phase for row in kernels if not row.same]
-    counts = f"kernels differ in number in {listed(unlike)}" if unlike else "a step has the same number of kernels"
+    unlike = [row.phase for row in counts if not row.same]
+    number = f"ops differ in number in {listed(unlike)}" if unlike else "a step has the same number of ops"
     before, after = _widest([row.recorded_spread for row in rows]), _widest([row.unrecorded_spread for row in rows])
-    said = f"recorded by {listed(list(recorders))}, {counts}; figures differ by up to {before} of a step"
+    said = f"recorded by {listed(list(recorders))}, {number}; figures differ by up to {before} of a step"
     if after is None:
         return f"{said}; what recording cost each of them is not known"
     said = f"{said} as recorded, and by up to {after} after inflation is taken out"

@@ -27,7 +27,7 @@ class Inflation(Struct, frozen=True):
     recorded, ``ratio`` the one over the other. ``unrecorded_ns`` is the smaller of the two: recording does not shorten.
     ``low_ns`` and ``high_ns`` hold 80 % of unrecorded steps. The ``recorded_ns`` of ``parts`` sum to the recorded step,
     their ``unrecorded_ns`` to the unrecorded one. ``at_most_ns`` is all that throughput says where no step was timed.
-    ``kernels`` and ``unions`` are by phase; ``bounded_by`` names the recording whose kernels bound those of this one.
+    ``ops`` and ``unions`` are by phase; ``bounded_by`` names the recording whose kernels bound those of this one.
     """
 
     recorder: str
@@ -39,7 +39,7 @@ class Inflation(Struct, frozen=True):
     ratio: float | None = None
     at_most_ns: int | None = None
     parts: tuple[InflationPart, ...] = ()
-    kernels: dict[str, int] = {}
+    ops: dict[str, int] = {}
     unions: dict[str, int] = {}
     bounded_by: str | None = None
     unknown: str | None = None
@@ -61,16 +61,16 @@ class RecorderRow(Struct, frozen=True):
     unrecorded_spread: float | None = None
 
 
-class RecorderKernels(Struct, frozen=True):
+class RecorderOps(Struct, frozen=True):
     """Kernels per step of one phase, by each recorder."""
 
     phase: str
-    kernels: tuple[int, ...]
+    ops: tuple[int, ...]
 
     @property
     def same(self) -> bool:
         """Whether every recorder has as many."""
-        return len(set(self.kernels)) == 1
+        return len(set(self.ops)) == 1
 
 
 class RecorderCheck(Struct, frozen=True):
@@ -81,6 +81,6 @@ class RecorderCheck(Struct, frozen=True):
     batch_size: int
     ratios: tuple[float | None, ...]
     rows: tuple[RecorderRow, ...]
-    kernels: tuple[RecorderKernels, ...]
+    ops: tuple[RecorderOps, ...]
     agree: bool | None
     text: str

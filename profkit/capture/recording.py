@@ -54,11 +54,14 @@ def record_window(
     with context.counters:
         opened = _open(server, window, body, since, settings.windows.record_s, check)
         answered_ns = time.monotonic_ns()
-        if opened and not server.wait_for(DONE, since, settings.windows.record_s, patient):
-            _close(server, window, settings.windows.report_s, patient)
-        window.closed_ns = time.time_ns()
+        if opened:
+            # Counters only while steps are recorded: a recorder may hold the server long after the last one.
+            server.wait_for(ENDED, since, settings.windows.record_s, patient)
     if context.counters.remark:
         context.record.remark(context.counters.remark, context.say)
+    if opened and not server.wait_for(DONE, since, settings.windows.record_s, patient):
+        _close(server, window, settings.windows.report_s, patient)
+    window.closed_ns = time.time_ns()
     if opened:
         window.gaps_recorded = _recorded_gaps(context, server.log, window, since, answered_ns)
         if context.backend.importer:

@@ -95,9 +95,9 @@ def check_block(check: RecorderCheck, wide: bool) -> Block:
     columns = ("", *(_columns(check.recorders, known) if wide else ("spread", "spread*")[: 1 + known]))
     shown = [row for row in check.rows if row.part in ("step", "union") or max(row.recorded_ns) >= _told(check)]
     rows = [(figure(row), *(_cells(row) if wide else _spreads(row))) for row in shown]
-    for row in check.kernels:
-        counts = tuple(f"{count:,}" for count in row.kernels) if wide else ()
-        rows.append((f"{row.phase} kernels", *counts, "same" if row.same else "differ"))
+    for row in check.ops:
+        counts = tuple(f"{count:,}" for count in row.ops) if wide else ()
+        rows.append((f"{row.phase} ops", *counts, "same" if row.same else "differ"))
     padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
     which = f"Batch {check.batch_size} by {listed(list(check.recorders))}: ms per step, spreads in % of the step"
     title = which if wide else "Spreads, % of the step"

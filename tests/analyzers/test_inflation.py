@@ -74,7 +74,7 @@ def test_time_goes_from_what_recording_lengthens() -> None:
         ("decode", "gap_graph_launch"): (100, 50, 0, 100),
         ("decode", "gap_in_graph"): (100, 50, 0, 100),
     }
-    assert (found.kernels, found.unions) == ({"decode": 2}, {"decode": 600})
+    assert (found.ops, found.unions) == ({"decode": 2}, {"decode": 600})
 
 
 def test_kernels_give_only_what_the_rest_cannot() -> None:
@@ -290,4 +290,4 @@ def test_a_reference_step_with_the_time_that_it_might_take() -> None:
     gaps = [row for row in found.parts if row.part.startswith("gap_")]
     assert sum(row.recorded_ns for row in gaps) < (found.recorded_ns or 0) - 7_400_000
     assert not any(row.unrecorded_ns for row in gaps)
-    assert found.kernels["verify"] == 550
+    assert found.ops["verify"] == 553

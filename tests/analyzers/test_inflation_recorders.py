@@ -38,7 +38,7 @@ def test_recorders_are_checked_against_each_other() -> None:
         ("decode", "gap_graph_launch"): ((100, 100, 100), (67, 60, 54)),
         ("decode", "gap_in_graph"): ((100, 100, 100), (67, 61, 54)),
     }
-    assert [(row.phase, row.kernels, row.same) for row in check.kernels] == [("decode", (2, 2, 2), True)]
+    assert [(row.phase, row.ops, row.same) for row in check.ops] == [("decode", (2, 2, 2), True)]
     spreads = {row.part: row.unrecorded_spread for row in check.rows}
     assert spreads == {
         "step": 0, "union": 0.02, "compute": 0.02, "gap_host": 0.013, "gap_graph_launch": 0.013, "gap_in_graph": 0.013,

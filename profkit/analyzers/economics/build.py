@@ -15,7 +15,7 @@ from ..result import Comparison, TraceFigures
 from .break_even import crossing, spread_of_ratio
 from .decoding import accept_len_is_the_runs, decoding_of
 from .growth import growth_of
-from .result import Crossover, Economics, Lever, Range, Row
+from .result import Basis, Crossover, Economics, Lever, Range, Row
 from .words import crossover_text, prediction, what_moves, where, why
 
 Key = tuple[str, str, bool]
@@ -92,9 +92,10 @@ def _on_basis(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Comparison]:
 def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping[str, StepTimes | None]) -> Row:
     plain, speculative = named[one.baseline], named[one.speculative]
     timed = [step_times.get(trace.name) for trace in (plain, speculative)]
-    recorded = [trace.cycle.period_ns_median or 0 for trace in (plain, speculative)]
-    known = [times.median_ns for times in timed if times is not None]
-    steps = known if len(known) == len(timed) else recorded
+    steps = [
+        times.median_ns if times else trace.cycle.period_ns_median or 0
+        for times, trace in zip(timed, (plain, speculative), strict=True)
+    ]
     break_even = steps[1] / steps[0]
     accept_len = speculative.cycle.accept_len
     measured = one.measured_speedup if accept_len_is_the_runs(speculative) else None
@@ -102,7 +103,7 @@ def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping
     interval = _scaled(break_even, spread_of_ratio(plain.cycle.period_ns, speculative.cycle.period_ns))
     return Row(
         batch_size=one.batch_size,
-        basis="unrecorded" if steps is known else "recorded",
+        basis=_basis(timed),
         plain=decoding_of(plain, timed[0], steps[0]),
         speculative=decoding_of(speculative, timed[1], steps[1]),
         break_even=break_even,
@@ -114,6 +115,11 @@ def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping
         measured_speedup=measured,
         prediction_error=predicted / measured - 1 if predicted and measured else None,
     )
+
+
+def _basis(timed: Sequence[StepTimes | None]) -> Basis:
+    known = sum(times is not None for times in timed)
+    return "unrecorded" if known == len(timed) else "mixed" if known else "recorded"
 
 
 def _scaled(value: float, factors: Range | None) -> Range | None:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Range = tuple[float, float]
-Basis = Literal["unrecorded", "recorded"]
+Basis = Literal["unrecorded", "recorded", "mixed"]
 State = Literal["between", "above", "below", "unknown"]
 
 
@@ -23,7 +23,7 @@ class Decoding(Struct, frozen=True):
     """Plain or speculative decoding at one batch size; ``parts`` are of the rank that sets the pace.
 
     ``step_ns`` is the step that break-even rests on: ``unrecorded_ns``, the median that the engine's host timed without
-    a recorder, where both sides of the row have one, else ``recorded_ns``. ``throughput_ns`` is the step that
+    a recorder, where there is one, else ``recorded_ns``. ``throughput_ns`` is the step that
     ``tokens_per_s``, measured without a recorder, amounts to: prefills of replaced requests included.
     """
 
@@ -40,7 +40,8 @@ class Decoding(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """Both decodings at one batch size. Intervals are 95 %, from the spread of the recorded steps.
+    """Both decodings at one batch size. ``basis`` is ``mixed`` where one side's steps were timed without a recorder,
+    and the other's only recorded. Intervals are 95 %, from the spread of the recorded steps.
 
     ``headroom`` is accept length minus break-even, ``headroom_share`` the same over the break-even;
     ``prediction_error`` is predicted over measured speed-up, minus 1. Where the user says another accept length

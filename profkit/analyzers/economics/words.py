@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..result import Gain
 from ..words import duration, listed
-from .result import Crossing, Crossover, Lever, Row
+from .result import Crossing, Crossover, Decoding, Lever, Row
 
 AGREES = 0.1
 """Predicted speed-ups are said to agree with measured ones up to this share."""
@@ -148,8 +148,17 @@ def basis(rows: Sequence[Row]) -> str:
         return "from steps that the engine's host timed without a recorder"
     if kinds == {"recorded"}:
         return "from recorded steps"
-    timed = [row.batch_size for row in rows if row.basis == "unrecorded"]
-    return f"from steps timed without a recorder at {_batches(timed)}, else from recorded steps"
+    if kinds == {"mixed"}:
+        sides = {name for row in rows for name, side in _sides(row) if side.unrecorded_ns is None}
+        return (
+            f"from steps that the engine's host timed without a recorder, but for {listed(sorted(sides))}'s, recorded"
+        )
+    without = [row.batch_size for row in rows if row.basis == "unrecorded"]
+    return f"from steps timed without a recorder at {_batches(without)}, else from recorded steps"
+
+
+def _sides(row: Row) -> tuple[tuple[str, Decoding], ...]:
+    return ("plain decoding", row.plain), ("the cycle", row.speculative)
 
 
 def _batches(batch_sizes: Sequence[int]) -> str:
@@ -160,11 +169,12 @@ def _off(row: Row) -> str:
     error, measured, predicted = row.prediction_error or 0.0, row.measured_speedup or 0.0, row.predicted_speedup or 0.0
     sides = []
     for name, side in (("cycle", row.speculative), ("plain step", row.plain)):
+        was = "recorded" if side.unrecorded_ns is None else "timed"
         if side.throughput_ns is not None:
             off = 100 * (side.throughput_ns / side.step_ns - 1)
             sides.append(
                 f"a {name} of {duration(side.throughput_ns)} where {duration(side.step_ns)} "
-                f"{'were timed' if row.basis == 'unrecorded' else 'were recorded'} ({off:+.0f} %)".replace("-", "−")
+                f"were {was} ({off:+.0f} %)".replace("-", "−")
             )
     return (
         f"at {row.batch_size} it is {abs(100 * error):.0f} % too {'high' if error > 0 else 'low'} ({predicted:.2f} "

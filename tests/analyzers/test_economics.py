@@ -108,15 +108,15 @@ def test_prediction_within_ten_percent_or_why_not() -> None:
     )
 
 
-def test_unrecorded_steps_decide_where_both_have_them() -> None:
+def test_unrecorded_steps_decide_where_there_are_any() -> None:
     timed = {
         "plain/c1": StepTimes(4 * MS, 4 * MS, 4 * MS, 900),
         "draft/c1": StepTimes(5 * MS, 5 * MS, 5 * MS, 900),
         "draft/c4": StepTimes(10 * MS, 9 * MS, 11 * MS, 900),
     }
     found = economics_of(by_hand(), timed)
-    assert [row.basis for row in found.rows] == ["unrecorded", "recorded", "recorded"]
-    assert [row.break_even for row in found.rows] == pytest.approx([1.25, 2.4, 4.5])
+    assert [row.basis for row in found.rows] == ["unrecorded", "mixed", "recorded"]
+    assert [row.break_even for row in found.rows] == pytest.approx([1.25, 2.0, 4.5])
     assert found.rows[1].speculative.unrecorded_ns == 10 * MS
     assert "a cycle costs 4.50 plain steps at batch 16 and 1.25 at batch 1" in found.sentences[1]
     assert found.prediction.endswith("(from steps timed without a recorder at 1, else from recorded steps).")

@@ -42,17 +42,19 @@ def test_where_one_gpu_stops_to_gain() -> None:
     """The measured throughputs meet where the steps say so."""
     found = pair("tp1").crossover
     assert found.estimate.at is not None and found.low.at is not None and found.high.at is not None
-    assert 25 < found.low.at < found.estimate.at < found.high.at < 40
+    assert 20 < found.low.at < found.estimate.at < found.high.at < 40
     assert found.measured.at == pytest.approx(found.estimate.at, rel=0.05)
 
 
 def test_prediction_against_measurement() -> None:
-    """Within 10 % but for one, whose throughput does not fit the cycles that were recorded; it is named."""
+    for name in PAIRS:
+        assert all(abs(row.prediction_error or 1) < 0.1 for row in pair(name).rows)
     assert pair("ep2").prediction.startswith(
         "The predicted speed-up is within 10 % of the measured one at 1, 32 and 128"
     )
-    assert pair("tp1").prediction.startswith(
-        "The predicted speed-up is within 5 % of the measured one at 1 and 32; at 128"
+    assert pair("tp1").prediction == (
+        "The predicted speed-up is within 6 % of the measured one at 1, 32 and 128 (from steps that the engine's host "
+        "timed without a recorder, but for plain decoding's, which were recorded)."
     )
 
 

@@ -45,7 +45,7 @@ def test_recorders_are_checked_against_each_other() -> None:
     }  # fmt: skip
     assert check.agree is True
     assert check.text == (
-        "recorded by nsys, cupti and torch, a step has the same number of kernels; figures differ by up to 10 % of a "
+        "recorded by nsys, cupti and torch, a step has the same number of ops; figures differ by up to 10 % of a "
         "step as recorded, and by up to 2.0 % after inflation is taken out"
     )
 
@@ -78,7 +78,7 @@ def test_kernels_that_differ_in_number_are_said() -> None:
     (check,) = analysis.recorder_checks
     assert check.agree is False
     assert check.text == (
-        "recorded by nsys and torch, kernels differ in number in decode; figures differ by up to 10 % of a step; what "
+        "recorded by nsys and torch, ops differ in number in decode; figures differ by up to 10 % of a step; what "
         "recording cost each of them is not known"
     )
 

@@ -116,7 +116,7 @@ def test_reference_sweeps(command: Command, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(ROOT)
     (found,) = answers_to(command, "traces/tp1", "traces/tp1-dflash")
     assert [row[1] for row in found["answer"]["tables"][0]["rows"]] == [1, 32, 128]
-    assert [row[7] for row in found["answer"]["tables"][0]["rows"]] == ["wins", "even", "loses"]
+    assert [row[7] for row in found["answer"]["tables"][0]["rows"]] == ["wins", "wins", "loses"]
     assert found["answer"]["figures"][0]["x"] == ["1", "32", "128"]
 
 

@@ -150,9 +150,8 @@ def basis(rows: Sequence[Row]) -> str:
         return "from recorded steps"
     if kinds == {"mixed"}:
         sides = {name for row in rows for name, side in _sides(row) if side.unrecorded_ns is None}
-        return (
-            f"from steps that the engine's host timed without a recorder, but for {listed(sorted(sides))}'s, recorded"
-        )
+        timed = "from steps that the engine's host timed without a recorder"
+        return f"{timed}, but for {listed(sorted(sides))}'s, which were recorded"
     without = [row.batch_size for row in rows if row.basis == "unrecorded"]
     return f"from steps timed without a recorder at {_batches(without)}, else from recorded steps"
 

@@ -183,7 +183,9 @@ def _pm_sampling() -> Finding:
     what = "PM sampling"
     if not samples_counters():
         remedy = f"pip install '{PACKAGE}>={SAMPLES_FROM}'"
-        return Finding(what, "limited", "the package cupti has no pm_sampling", "counters with --backend cupti", remedy)
+        return Finding(
+            what, "limited", "the package cupti has no pm_sampling", "PCIe, NVLink, DRAM and SM activity", remedy
+        )
     return Finding(what, "ok", f"{PACKAGE} {cupti_version()}")
 
 

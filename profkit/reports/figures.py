@@ -17,6 +17,9 @@ from .units import size
 MS = 1e-6
 BAR, ROOM = 26, 74
 INFERRED = " (inferred)"
+BAR_WIDTH = 0.72
+"""Of the distance between two ranks, also where each group has one rank only."""
+
 HATCH, PALE_HATCH = "rgba(255,255,255,0.55)", "rgba(70,45,0,0.42)"
 
 
@@ -198,6 +201,7 @@ def _bar(
         "orientation": "h",
         "name": title,
         "y": axis.places,
+        "width": BAR_WIDTH,
         "x": [None if value is None else round(value * MS, 6) for value in values],
         "customdata": ["unknown" if value is None else duration(value) for value in values],
         "marker": marker,

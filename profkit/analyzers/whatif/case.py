@@ -61,6 +61,17 @@ class Case:
         return self.cycle.batch_size * block if self.cycle.batch_size and block else None
 
     @property
+    def spread(self) -> tuple[float, float]:
+        """The middle 80 % of the run's steps without a recorder, relative to their median; (1, 1) if none was timed.
+
+        Steps of one run differ by their contexts, and a recording holds a few of them.
+        """
+        timed = self.attribution.trace.run.step_times
+        if timed is None or not timed.median_ns:
+            return 1.0, 1.0
+        return min(timed.low_ns / timed.median_ns, 1.0), max(timed.high_ns / timed.median_ns, 1.0)
+
+    @property
     def collectives(self) -> Bools:
         """Which ops of the model are collectives whose transfer is told from waiting."""
         found: Bools = (self.model.work.collective >= 0) & (self.model.work.kernel_class == CLASS["collective"])
@@ -84,9 +95,9 @@ class Case:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """What recordings of one configuration share, whatever their concurrency."""
-        block = self.attribution.trace.run.block_size
-        return self.config, self.in_graphs, self.cycle.kind, block, self.link, self.machine
+        """What recordings of one configuration share, whatever their concurrency; the link only between GPUs."""
+        block, link = self.attribution.trace.run.block_size, self.link if self.ranks > 1 else None
+        return self.config, self.in_graphs, self.cycle.kind, block, link, self.machine
 
     def played(self, model: Model) -> I64:
         """When each op of a changed model starts, in ns."""

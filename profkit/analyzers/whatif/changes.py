@@ -37,7 +37,8 @@ class Change:
     """A lever that a recording carries.
 
     ``tokens`` is the accept length then, where the lever changes it. ``margin`` is by how much the bounds are wider, of
-    the periods as they would usually be. ``bound`` if the usual figure is itself only a bound.
+    the periods as they would usually be, and ``spread`` the shortest and longest step relative to the middle one, where
+    the lever makes other steps be met than were recorded. ``bound`` if the usual figure is itself only a bound.
     """
 
     low: Version
@@ -46,6 +47,7 @@ class Change:
     assumptions: tuple[str, ...] = ()
     tokens: Figure | None = None
     margin: Callable[[F64], int] = _no_margin
+    spread: tuple[float, float] = (1.0, 1.0)
     bound: bool = False
 
 

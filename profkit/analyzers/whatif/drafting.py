@@ -13,7 +13,7 @@ from ..arrays import distinct
 from ..replay.model import Model
 from ..replay.transform import scaled_calls, scaled_ops, scaled_pauses, scaled_work
 from ..vocabulary import CLASS, PHASE
-from ..words import listed
+from ..words import duration, listed
 from .case import Case, alike
 from .changes import Change, RefusedError, Version
 from .request import Request
@@ -21,6 +21,8 @@ from .result import Figure
 from .tokens import factors_at
 
 PLAIN = "it is plain decoding, which does not draft"
+AS_NOW = "the accept length is the recording's own"
+GOES_WITH_TOKENS = "accepting more or fewer tokens leaves the step as it is; at most accept and KV append go with them"
 
 
 def accept_length(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -30,14 +32,16 @@ def accept_length(case: Case, request: Request, cases: Sequence[Case]) -> Change
     block = request.block_size or case.attribution.trace.run.block_size
     if block is not None and wanted > block:
         raise RefusedError(f"a block of {block} gives no more than {block} tokens a step")
-    said = "accepting more or fewer tokens leaves the step as it is; at most accept and KV append go with them"
     exactly = Figure(wanted, wanted, wanted)
+    if wanted == now:
+        return Change(Version(), Version(), Version(), (AS_NOW,), exactly)
+    spread, said = case.spread, (GOES_WITH_TOKENS, _contexts(case))
     if now is None:
-        return Change(Version(), Version(), Version(), (said,), exactly)
+        return Change(Version(), Version(), Version(), said, exactly, spread=spread)
     appended = _in_phases(case.model, "accept", "kv_append")
     other = Version(partial(scaled_work, which=appended, factor=wanted / now))
     low, high = (Version(), other) if wanted > now else (other, Version())
-    return Change(low, Version(), high, (said,), exactly)
+    return Change(low, Version(), high, said, exactly, spread=spread)
 
 
 def block_size(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -122,6 +126,18 @@ def _refuse_plain(case: Case) -> None:
 def _in_phases(model: Model, *names: str) -> Bools:
     found: Bools = np.isin(model.work.phase, [PHASE[name] for name in names]) & (model.work.step >= 0)
     return found
+
+
+def _contexts(case: Case) -> str:
+    timed = case.attribution.trace.run.step_times
+    met = "contexts then grow faster or slower, so that a recording meets other ones"
+    if timed is None or not timed.median_ns:
+        return f"{met}: by how much the step differs for that is not known, and not in the bounds"
+    low, middle, high = (duration(ns) for ns in (timed.low_ns, timed.median_ns, timed.high_ns))
+    return (
+        f"{met}: the bounds are wider by as much as the middle 80 % of the run's steps without a recorder "
+        f"({low} to {high}) differ from their median ({middle})"
+    )
 
 
 def _per_op(model: Model, table: F64) -> F64:

@@ -24,8 +24,9 @@ def step_with(case: Case, changes: Sequence[Change]) -> Span:
     slow, _ = _played(case, [change.high for change in changes])
     usual = max(_step(case, usually), beneath)
     margin = max((change.margin(periods(case.model.work, usually)) for change in changes), default=0)
-    low = max(min(_step(case, fast), usual) - margin, floor)
-    return Span(min(low, usual), usual, max(_step(case, slow), usual) + margin)
+    shortest, longest = min(one.spread[0] for one in changes), max(one.spread[1] for one in changes)
+    low = max(round(min(_step(case, fast), usual) * shortest) - margin, floor)
+    return Span(min(low, usual), usual, round(max(_step(case, slow), usual) * longest) + margin)
 
 
 def _played(case: Case, versions: Sequence[Version]) -> tuple[I64, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profkit.analyzers.whatif import LINKS, Link, Request
 from profkit.analyzers.whatif.links import NVLINK_HOP_US, PCIE_HOP_US, Cost, algorithm_in, cost_of, latency_ratios
 from profkit.analyzers.whatif.result import Outcome
-from profkit.traces import Run
+from profkit.traces import Run, StepTimes, Trace
 from tests.analyzers.engine import Plan, run
 from tests.analyzers.replay.test_by_hand import host_bound, one_late
 from tests.analyzers.whatif.recordings import (
@@ -42,6 +44,11 @@ def now_ns(outcome: Outcome) -> int:
     return outcome.then.step_ns.usual + outcome.saved_ns.usual
 
 
+def timed(trace: Trace) -> Trace:
+    """The trace of a run whose steps were timed without a recorder."""
+    return trace.with_run(replace(trace.run, step_times=StepTimes(10_000_000, 9_000_000, 12_000_000, 50)))
+
+
 def test_a_free_drafter_takes_its_ops_and_pauses_away() -> None:
     outcome = alone(Request(drafter=0.0), speculative())
     assert outcome.saved_ns.usual == draft_ns(8)
@@ -60,6 +67,26 @@ def test_another_accept_length_leaves_the_step() -> None:
     assert then.step_ns.high - then.step_ns.low == 20_000
     assert then.us_per_token is not None and then.us_per_token.usual == pytest.approx(then.step_ns.usual / 6e3)
     assert then.tokens_per_s is not None and then.tokens_per_s.usual == pytest.approx(6e9 / then.step_ns.usual)
+    assert "not known, and not in the bounds" in outcome.assumptions[1]
+
+
+@pytest.mark.parametrize("wanted, work", [(2.0, (-20_000 // 3, 0)), (6.0, (0, 20_000))])
+def test_another_accept_length_meets_other_steps_of_the_run(wanted: float, work: tuple[int, int]) -> None:
+    """Steps of 9 to 12 ms without a recorder, 10 in the middle: from 10 % shorter to 20 % longer."""
+    outcome = alone(Request(accept_len=wanted), timed(speculative()))
+    step = outcome.then.step_ns
+    assert step.usual == now_ns(outcome)
+    assert step.low == pytest.approx(0.9 * (step.usual + work[0]), abs=2)
+    assert step.high == pytest.approx(1.2 * (step.usual + work[1]), abs=2)
+    assert "(9.00 ms to 12.0 ms) differ from their median (10.0 ms)" in outcome.assumptions[1]
+
+
+def test_other_steps_of_the_run_are_met_with_another_accept_length_only() -> None:
+    as_now, drafter = (
+        alone(asked, timed(speculative())).then.step_ns for asked in (Request(accept_len=3.0), Request(drafter=0.0))
+    )
+    assert as_now.low == as_now.usual == as_now.high
+    assert drafter == alone(Request(drafter=0.0), speculative()).then.step_ns
 
 
 def test_break_even_and_speed_up_against_plain_decoding() -> None:

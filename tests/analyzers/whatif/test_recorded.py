@@ -15,7 +15,7 @@ from profkit.analyzers.replay import predict_graphs
 from profkit.analyzers.vocabulary import CLASSES, PHASE
 from profkit.analyzers.whatif import LINKS, Request, what_if
 from profkit.analyzers.whatif.case import Case, alike, case_of
-from profkit.analyzers.whatif.result import RecordingWhatIf
+from profkit.analyzers.whatif.result import Outcome, RecordingWhatIf
 from profkit.analyzers.whatif.tokens import factors_at, times_at
 from profkit.traces import open_recordings
 
@@ -93,6 +93,62 @@ def test_the_link_decides_at_128_and_the_host_at_1() -> None:
     assert many.now is not None and one.now is not None
     assert many.alone[0].then.step_ns.usual < 0.8 * many.now.step_ns.usual
     assert one.alone[0].then.step_ns.usual == one.now.step_ns.usual
+
+
+SERIES = "tp1-dflash-recorders/c1", "tp1-dflash-recorders/c32", "tp1-dflash/c128"
+HELD = {
+    "accept-2": (Request(accept_len=2.0), 0.06, 0.075),
+    "accept-5": (Request(accept_len=5.0), 0.03, 0.01),
+    "block-4": (Request(block_size=4), 0.015, 0.015),
+    "block-16": (Request(block_size=16), 0.01, 0.01),
+}
+"""What was recorded of the same server, and how far from it step and tokens per second are predicted at most."""
+
+
+def outcome_of(request: Request, *names: str) -> Outcome:
+    (outcome,) = said(request, *names)["tp1-dflash-recorders/c32"].alone
+    return outcome
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_steps_and_tokens_of_other_drafting_are_those_recorded(name: str) -> None:
+    """The step against the recorded median; tokens per second against those measured without a recorder."""
+    request, of_step, of_tokens = HELD[name]
+    recorded, then = case(f"tp1-dflash-{name}/c32"), outcome_of(request, *SERIES).then
+    rate, measured = then.tokens_per_s, recorded.attribution.trace.run.tokens_per_s
+    assert rate is not None and measured is not None
+    assert then.step_ns.usual == pytest.approx(recorded.recorded_ns, rel=of_step)
+    assert rate.usual == pytest.approx(measured, rel=of_tokens)
+    assert then.step_ns.low <= recorded.recorded_ns <= then.step_ns.high
+    assert rate.low <= measured <= rate.high
+
+
+@pytest.mark.parametrize("name", ["block-4", "block-16"])
+def test_blocks_from_one_concurrency_only(name: str) -> None:
+    """The middle between no change and proportion to tokens; with more concurrencies, the bounds are narrower."""
+    request, recorded = HELD[name][0], case(f"tp1-dflash-{name}/c32").recorded_ns
+    one, three = (outcome_of(request, *names).then.step_ns for names in (SERIES[1:2], SERIES))
+    assert one.usual == pytest.approx(recorded, rel=0.05)
+    assert one.low <= recorded <= one.high
+    assert three.high - three.low < one.high - one.low
+
+
+def test_steps_of_another_accept_length_spread_as_those_of_the_run_do() -> None:
+    """Contexts grow faster or slower then; both bounds are wider by the middle 80 % of the steps of the run."""
+    timed = case("tp1-dflash-recorders/c32").attribution.trace.run.step_times
+    assert timed is not None
+    outcome = outcome_of(Request(accept_len=2.0), *SERIES)
+    step = outcome.then.step_ns
+    assert step.high == round(step.usual * timed.high_ns / timed.median_ns)
+    assert step.low < step.usual * timed.low_ns / timed.median_ns
+    assert any("(20.6 ms to 23.8 ms) differ from their median (22.2 ms)" in said for said in outcome.assumptions)
+
+
+def test_one_gpu_is_of_a_series_whatever_its_link() -> None:
+    """The GPU of ``tp1-dflash`` is known to be linked by PCI Express, that of the others not; none uses a link."""
+    series = alike(case("tp1-dflash-recorders/c32"), [case(name) for name in SERIES])
+    assert [one.tokens for one in series] == [8, 256, 1024]
+    assert {one.link is None for one in series} == {True, False}
 
 
 def test_every_lever_of_a_sweep_takes_seconds() -> None:

@@ -47,7 +47,7 @@ def bounded_by_least_inflated(traces: Sequence[TraceFigures]) -> tuple[TraceFigu
 
 
 def _most(own: Inflation, least: Inflation) -> list[int | None]:
-    """For each part of ``own`` what it takes at most: kernels of a phase that has as many of them in ``least``."""
+    """For each part of ``own`` its most: kernels and copies of a phase with as many ops in ``least``."""
     cells = {(row.phase, row.part): row.recorded_ns for row in least.parts}
     return [
         cells.get((row.phase, row.part))

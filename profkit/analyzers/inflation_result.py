@@ -62,7 +62,7 @@ class RecorderRow(Struct, frozen=True):
 
 
 class RecorderOps(Struct, frozen=True):
-    """Kernels per step of one phase, by each recorder."""
+    """Kernels, copies and memsets per step of one phase, by each recorder."""
 
     phase: str
     ops: tuple[int, ...]

@@ -119,7 +119,10 @@ def test_unrecorded_steps_decide_where_there_are_any() -> None:
     assert [row.break_even for row in found.rows] == pytest.approx([1.25, 2.0, 4.5])
     assert found.rows[1].speculative.unrecorded_ns == 10 * MS
     assert "a cycle costs 4.50 plain steps at batch 16 and 1.25 at batch 1" in found.sentences[1]
-    assert found.prediction.endswith("(from steps timed without a recorder at 1, else from recorded steps).")
+    assert found.prediction.endswith(
+        "(from steps that the engine's host timed without a recorder, but for plain decoding's at 4 and 16 and the "
+        "cycle's at 16, which were recorded)."
+    )
 
 
 def test_without_an_accept_length_little_is_known() -> None:

@@ -148,16 +148,18 @@ def basis(rows: Sequence[Row]) -> str:
         return "from steps that the engine's host timed without a recorder"
     if kinds == {"recorded"}:
         return "from recorded steps"
-    if kinds == {"mixed"}:
-        sides = {name for row in rows for name, side in _sides(row) if side.unrecorded_ns is None}
-        timed = "from steps that the engine's host timed without a recorder"
-        return f"{timed}, but for {listed(sorted(sides))}'s, which were recorded"
-    without = [row.batch_size for row in rows if row.basis == "unrecorded"]
-    return f"from steps timed without a recorder at {_batches(without)}, else from recorded steps"
+    sides = {"plain decoding's": [row.plain for row in rows], "the cycle's": [row.speculative for row in rows]}
+    recorded = [f"{name}{at}" for name, own in sides.items() if (at := _recorded_at(rows, own)) is not None]
+    timed = "from steps that the engine's host timed without a recorder"
+    return f"{timed}, but for {listed(recorded)}, which were recorded"
 
 
-def _sides(row: Row) -> tuple[tuple[str, Decoding], ...]:
-    return ("plain decoding", row.plain), ("the cycle", row.speculative)
+def _recorded_at(rows: Sequence[Row], own: Sequence[Decoding]) -> str | None:
+    """Where a side was only recorded: nothing to add if everywhere, ``None`` if nowhere."""
+    found = [row.batch_size for row, side in zip(rows, own, strict=True) if side.unrecorded_ns is None]
+    if not found:
+        return None
+    return "" if len(found) == len(rows) else f" at {_batches(found)}"
 
 
 def _batches(batch_sizes: Sequence[int]) -> str:

@@ -32,7 +32,7 @@ def check_plan(plan: Plan) -> None:
         _check_space(_existing(place))
     check_port(plan.settings.port)
     _check_gpus(plan.settings)
-    _check_plugin()
+    _check_plugin(plan)
     _check_prompts(plan.settings)
     for one in plan.passes:
         _check_models(plan, one.server)
@@ -99,7 +99,10 @@ def _check_prompts(settings: Settings) -> None:
     read_prompts(file)
 
 
-def _check_plugin() -> None:
+def _check_plugin(plan: Plan) -> None:
+    """Ranges are NVTX's for every recorder but the PyTorch profiler, which has its own."""
+    if set(plan.backends) == {"torch"}:
+        return
     if importlib.util.find_spec("nvtx") is None:
         raise UsageError("nvtx is not installed, so that steps could not be named; `pip install profkit[capture]`")
 

@@ -171,7 +171,8 @@ def _counters() -> Finding:
     try:
         admin_only = ADMIN_ONLY in DRIVER_SETTINGS.read_text()
     except OSError:
-        return Finding(what, "limited", "the driver does not say who may read them", why)
+        remedy = "check that /proc/driver/nvidia/params can be read, also inside a container"
+        return Finding(what, "limited", "the driver does not say who may read them", why, remedy)
     if admin_only and os.geteuid() != 0:
         remedy = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
         return Finding(what, "limited", "for administrators only", why, remedy)

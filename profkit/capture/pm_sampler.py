@@ -149,9 +149,7 @@ def write_samples(path: Path, samplers: Sequence[GpuSampler]) -> None:
     when, device, counter, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(
-            file, allow_pickle=False, counters=np.array(names), time=when, device=device, counter=counter, value=value
-        )
+        np.savez(file, counters=np.array(names), time=when, device=device, counter=counter, value=value)
     part.replace(path)
 
 

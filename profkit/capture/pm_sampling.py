@@ -106,7 +106,7 @@ class PmSampling:
             self._process = None
 
     def _start(self, effort: Effort) -> None:
-        """Start a sampler, or note why there will be none; one that the GPU does not keep up with is tried no more."""
+        """Start a sampler, or note why there will be none."""
         self._file.unlink(missing_ok=True)
         arguments = [str(self._file), str(effort.interval_ns), ",".join(effort.counters), *self._gpus]
         process = subprocess.Popen(
@@ -130,9 +130,9 @@ class PmSampling:
 
     def _ease(self) -> None:
         """Sample less in the next block."""
+        lost = "the GPU counters of a window were lost: they were more than the GPU's buffer holds"
         self._efforts.pop(0)
-        if not self._efforts:
-            self.remark = "GPU counters are not sampled: they are more than the GPU's buffer holds"
+        self.remark = f"{lost}; {'the next ones are sampled less' if self._efforts else 'none are sampled any more'}"
 
     def _read(self) -> None:
         try:

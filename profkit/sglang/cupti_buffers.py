@@ -79,7 +79,10 @@ class Buffers:
         self._filled.clear()
 
     def _hand_over(self, buffer: Any, size: Any, most_records: Any) -> None:
-        chosen = self._free.pop() if self._free else _buffer()
+        try:
+            chosen = self._free.pop()
+        except IndexError:  # threads ask at once, so that looking first could be too early
+            chosen = _buffer()
         address = chosen.ctypes.data
         self._given[address] = chosen
         buffer[0], size[0], most_records[0] = address, SIZE, 0

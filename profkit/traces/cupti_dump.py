@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -51,13 +51,17 @@ TEXTS = ("name", "domain")
 Columns = Mapping[str, I64]
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+"""What a column can hold, and sums of a few of them."""
+
+
 class RecordedDevice(msgspec.Struct):
     """A GPU by the number that its process gives it; bandwidth in bytes per second."""
 
-    id: int
+    id: Count
     name: str = ""
-    sm_count: int | None = None
-    memory_bandwidth: int | None = None
+    sm_count: Count | None = None
+    memory_bandwidth: Count | None = None
     bus_id: str = ""
 
 
@@ -65,12 +69,12 @@ class Header(msgspec.Struct):
     """What a process says of its window; ``strings`` are those that columns index, times are UTC nanoseconds."""
 
     schema: str
-    pid: int
-    began_ns: int
-    ended_ns: int
+    pid: Count
+    began_ns: Count
+    ended_ns: Count
     version: str = ""
     driver: str = ""
-    dropped: int = 0
+    dropped: Count = 0
     devices: list[RecordedDevice] = []
     apis: dict[str, dict[int, str]] = {}
     strings: list[str] = []

@@ -11,7 +11,7 @@ from profkit.traces import Trace
 
 from .attribution import Attribution, attribute
 from .borrowed import with_borrowed_modules
-from .comparison import compare
+from .comparison import GIVEN, compare
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
 from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
@@ -71,7 +71,6 @@ def analyze(
     checks, traces = cross_check(traces), bounded_by_least_inflated(traces)
     comparisons = compare(traces)
     first = comparisons[0] if comparisons else None
-    step_times = {recording.name: recording.trace.run.step_times for recording in recordings}
     found = Analysis(
         SCHEMA,
         traces,
@@ -80,7 +79,7 @@ def analyze(
         gains(traces, comparisons),
         graph_savings(traces, attributions),
         checks,
-        economics(traces, comparisons, step_times),
+        economics(traces, comparisons),
     )
     return found, attributions
 
@@ -91,7 +90,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     ranks = rank_of_device(trace)
     matched = match_collectives(attribution)
     given = accept_len if accept_len is not None else trace.run.accept_len
-    source = "given on the command line" if accept_len is not None else trace.run.accept_len_source
+    source = GIVEN if accept_len is not None else trace.run.accept_len_source
     cycle = cycle_of(attribution, given, source)
     idle_known = graph_nodes_missing(trace, attribution.launch) is None
     order = sorted(attribution.devices, key=lambda device: ranks[device])

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from .eager_to_graphs import launched_eagerly
 from .result import Comparison, TraceFigures
 
+GIVEN = "given on the command line"
+"""Where an accept length comes from that the user says."""
+
 
 def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     """One comparison for each speculative trace that has a plain one of the same batch size beside it.
@@ -50,12 +53,13 @@ def _with_graphs(trace: TraceFigures) -> bool:
 
 
 def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
-    step, cycle = _step_ns(plain), _step_ns(speculative)
+    step, cycle = step_ns(plain), step_ns(speculative)
     break_even = cycle / step
     accept_len = speculative.cycle.accept_len
     predicted = accept_len / break_even if accept_len else None
     rates = plain.provenance.tokens_per_s, speculative.provenance.tokens_per_s
-    measured = rates[1] / rates[0] if rates[0] and rates[1] else None
+    comparable = rates[0] and rates[1] and accept_len_is_the_runs(speculative)
+    measured = (rates[1] or 0) / (rates[0] or 1) if comparable else None
     batch = speculative.cycle.batch_size or 0
     same_graphs = _with_graphs(plain) == _with_graphs(speculative)
     return Comparison(
@@ -70,10 +74,19 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
     )
 
 
-def _step_ns(trace: TraceFigures) -> int:
-    """The step as the engine's host timed it without a recorder, or, where it did not, as it was recorded."""
-    timed = trace.inflation.measured_ns if trace.inflation else None
-    return timed or trace.cycle.period_ns_median or 1
+def timed_ns(trace: TraceFigures) -> int | None:
+    """The step as the engine's host timed it without a recorder, if it did."""
+    return trace.inflation.measured_ns if trace.inflation else None
+
+
+def step_ns(trace: TraceFigures) -> int:
+    """The step without a recorder, or, where it was not timed, as it was recorded."""
+    return timed_ns(trace) or trace.cycle.period_ns_median or 1
+
+
+def accept_len_is_the_runs(trace: TraceFigures) -> bool:
+    """Whether throughput and accept length are of one run: not where the user says another accept length."""
+    return trace.cycle.accept_len_source != GIVEN
 
 
 def _text(batch: int, break_even: float, predicted: float | None, measured: float | None, same_graphs: bool) -> str:

@@ -150,13 +150,15 @@ def with_estimates(found: Inflation, most: Sequence[int | None] = ()) -> Inflati
     caps = [own if cap is None else min(cap, own) for cap, own in zip(most or recorded, recorded, strict=True)]
     above = [own - cap for own, cap in zip(recorded, caps, strict=True)]
     estimates = without_excess(recorded, [above, late], found.unrecorded_ns)
-    rows = [_estimated(row, spread, *ends) for row, *ends in zip(found.parts, estimates, caps, strict=True)]
+    # The other recording's kernels are those of its typical step, and steps differ without a recorder too.
+    mosts = [-(-cap * spread.high // max(sum(caps), 1)) for cap in caps]
+    rows = [_estimated(row, spread, *ends) for row, *ends in zip(found.parts, estimates, caps, mosts, strict=True)]
     return structs.replace(found, parts=tuple(rows))
 
 
-def _estimated(row: InflationPart, spread: Spread, estimate: int, cap: int) -> InflationPart:
+def _estimated(row: InflationPart, spread: Spread, estimate: int, cap: int, most: int) -> InflationPart:
     low, high = spread.of(row.recorded_ns, row.lengthened_ns)
-    high = min(high, cap) if cap < row.recorded_ns else high
+    high = most if cap < row.recorded_ns else max(high, most)
     return structs.replace(row, unrecorded_ns=estimate, low_ns=min(low, estimate), high_ns=max(high, estimate))
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from .eager_to_graphs import launched_eagerly
 from .inflation import with_estimates
 from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderOps, RecorderRow
-from .result import TraceFigures
+from .result import TraceFigures, sweep_of
 from .vocabulary import PARTS, PHASES
 from .words import listed, share
 
@@ -58,7 +58,7 @@ def _most(own: Inflation, least: Inflation) -> list[int | None]:
 
 
 def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
-    """Recordings of one configuration, kind, batch size, graph mode and ranks: the first of each recorder.
+    """Recordings of one sweep, configuration, kind, batch size, graph mode and ranks: the first of each recorder.
 
     Phases that are inferred are not compared with annotated ones.
     """
@@ -69,8 +69,8 @@ def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
             continue
         eager = launched_eagerly(trace.graphs.values())
         ranks = tuple(sorted(device.rank for device in trace.devices.values()))
-        cycle = trace.cycle
-        key = (trace.provenance.config, cycle.kind, cycle.batch_size, cycle.phases_inferred, eager, ranks)
+        run, cycle = (sweep_of(trace), trace.provenance.config, eager, ranks), trace.cycle
+        key = (*run, cycle.kind, cycle.batch_size, cycle.phases_inferred)
         groups.setdefault(key, {}).setdefault(own.recorder, (trace, own))
     return (list(group.values()) for group in groups.values() if len(group) > 1)
 

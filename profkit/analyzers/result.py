@@ -309,6 +309,11 @@ class TraceFigures(Struct, frozen=True):
     inflation: Inflation | None = None
 
 
+def sweep_of(trace: TraceFigures) -> str:
+    """The folder that ``trace`` lies in: recordings of one capture lie together."""
+    return trace.path.rstrip("/").rpartition("/")[0]
+
+
 class Comparison(Struct, frozen=True):
     """A speculative trace beside a plain one of the same batch size."""
 

@@ -11,6 +11,7 @@ from profkit.analyzers import Recording, TraceFigures, analyze
 from profkit.analyzers.comparison import compare
 from profkit.analyzers.economics.build import economics
 from profkit.analyzers.economics.result import Economics
+from profkit.analyzers.inflation_result import Inflation
 from profkit.analyzers.result import Analysis, Cycle, Window
 from profkit.analyzers.vocabulary import PARTS
 from profkit.traces import StepTimes
@@ -63,17 +64,24 @@ def even(ns: int, steps: int = 7) -> list[int]:
 
 
 def economics_of(traces: Sequence[TraceFigures], timed: dict[str, StepTimes] | None = None) -> Economics:
-    """The one pair of ``traces``."""
-    (found,) = economics(traces, compare(traces), timed or {})
+    """The one pair of ``traces``, of which some had steps ``timed`` without a recorder."""
+    known = [_timed(trace, (timed or {}).get(trace.name)) for trace in traces]
+    (found,) = economics(known, compare(known))
     return found
+
+
+def _timed(trace: TraceFigures, times: StepTimes | None) -> TraceFigures:
+    if times is None:
+        return trace
+    return structs.replace(
+        trace, inflation=Inflation("nsys", trace.cycle.period_ns_median, measured_ns=times.median_ns)
+    )
 
 
 def analysis_of(traces: Sequence[TraceFigures]) -> Analysis:
     """An analysis that holds the verdict of ``traces``."""
     comparisons = compare(traces)
-    return Analysis(
-        "profkit.analysis/1", tuple(traces), None, comparisons, economics=economics(traces, comparisons, {})
-    )
+    return Analysis("profkit.analysis/1", tuple(traces), None, comparisons, economics=economics(traces, comparisons))
 
 
 def by_hand() -> list[TraceFigures]:

@@ -157,8 +157,12 @@ def test_an_accept_length_of_the_user_is_not_measured() -> None:
 
 def test_repeated_sweeps_stay_apart() -> None:
     traces = by_hand()
-    again = [structs.replace(t, name=f"again/{t.name}") for t in traces if t.cycle.kind == "speculative"]
-    found = economics([*traces, *again], compare([*traces, *again]), {})
+    again = [
+        structs.replace(t, name=f"again/{t.name}", path=f"again/{t.name}")
+        for t in traces
+        if t.cycle.kind == "speculative"
+    ]
+    found = economics([*traces, *again], compare([*traces, *again]))
     assert [[row.speculative.trace for row in one.rows] for one in found] == [
         ["draft/c1", "draft/c4", "draft/c16"],
         ["again/draft/c1", "again/draft/c4", "again/draft/c16"],
@@ -214,3 +218,19 @@ def test_a_block_bounds_the_accept_length() -> None:
         step("speculative", 64, even(18 * MS), {("verify", "compute"): 18 * MS}, 3.0),
     ]
     assert "9.00 (it is 3.00, and with blocks of 8 tokens never more than 8)" in economics_of(traces).sentences[2]
+
+
+def test_a_sweep_with_fewer_concurrencies_does_not_mix_with_another() -> None:
+    """Whatever order they are given in: the one recorded at 1 and 4 only takes nothing of the other's."""
+    traces = by_hand()
+    short = [
+        structs.replace(t, name=f"short/{t.name}", path=f"short/{t.name}")
+        for t in traces
+        if t.cycle.kind == "speculative" and t.cycle.batch_size != 16
+    ]
+    for order in ([*traces, *short], [*short, *traces]):
+        found = economics(order, compare(order))
+        assert sorted([row.speculative.trace for row in one.rows] for one in found) == [
+            ["draft/c1", "draft/c4", "draft/c16"],
+            ["short/draft/c1", "short/draft/c4"],
+        ]

@@ -315,3 +315,21 @@ def test_a_reference_step_with_the_time_that_it_might_take() -> None:
     assert sum(row.recorded_ns for row in gaps) < (found.recorded_ns or 0) - 6_400_000
     assert not any(row.unrecorded_ns for row in gaps)
     assert found.ops["verify"] == 553
+
+
+def test_recordings_of_another_sweep_are_not_checked_with_these() -> None:
+    """Whatever else is given: ``tp1-dflash-accept-5`` has the same configuration and another accept length."""
+    names = ("tp1-dflash-accept-5", "tp1-dflash-recorders")
+    opened = [one for name in names for one in open_recordings(TRACES / name)]
+    (_, check) = analyze([Recording(one.name, str(one.path), one.trace) for one in opened])[0].recorder_checks
+    assert check.traces == tuple(f"tp1-dflash-recorders/{name}" for name in ("c32", "c32-cupti", "c32-torch"))
+
+
+def test_parts_reach_as_far_as_the_step() -> None:
+    """Also where another recording bounds kernels: together the ranges hold the band of the step."""
+    opened = open_recordings(TRACES / "tp1-dflash-recorders")
+    for trace in analyze([Recording(one.name, str(one.path), one.trace) for one in opened])[0].traces:
+        found = trace.inflation
+        assert found is not None and found.low_ns is not None and found.high_ns is not None
+        assert sum(row.low_ns or 0 for row in found.parts) <= found.low_ns
+        assert sum(row.high_ns or 0 for row in found.parts) >= found.high_ns

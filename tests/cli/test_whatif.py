@@ -71,6 +71,7 @@ def test_inconclusive_where_nothing_can_be_said(command: Command, bundles: list[
     [
         ("--link", "isdn", "'isdn' is not one of pcie3, pcie4, pcie5, pcie6, nvlink4, nor GB/s and µs"),
         ("--link", "50,x", "'50,x' is not one of"),
+        ("--link", "50,", "'50,' is not one of"),
         ("--drafter", "-1", "'-1' is not 'free' or a factor such as 0.5"),
         ("--collective", "star", "'star' is not one of"),
         ("--block-size", "0", "0 is not in the range"),

@@ -123,7 +123,7 @@ def test_recorders_of_unknown_cost() -> None:
 
 def test_hostile_names_stay_text() -> None:
     run = replace(COSTLY, recorder=HOSTILE[4], config="tp1")
-    text = page((HOSTILE[0], graph_steps(run)), ("other", graph_steps(replace(run, recorder="[bold]"))))
+    text = page((HOSTILE[0], graph_steps(run)), (f"{HOSTILE[0]}-2", graph_steps(replace(run, recorder="[bold]"))))
     assert "<img" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert HOSTILE[4] in words_of(text, "recorders")
     assert "[bold]" in terminal(("a", graph_steps(run)), ("b", graph_steps(replace(run, recorder="[bold]"))))

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import structs
-
-from profkit.traces import StepTimes
-
+from ..comparison import timed_ns
 from ..eager_to_graphs import launched_eagerly
 from ..gain import gains
-from ..result import Comparison, TraceFigures
+from ..result import Comparison, TraceFigures, sweep_of
 from .break_even import crossing, spread_of_ratio
-from .decoding import accept_len_is_the_runs, decoding_of
+from .decoding import decoding_of
 from .growth import growth_of
 from .result import Basis, Crossover, Economics, Lever, Range, Row
 from .words import crossover_text, prediction, what_moves, where, why
 
-Key = tuple[str, str, bool]
+Key = tuple[str, str, bool, str]
+"""Both configurations, whether they ran with graphs, and the folder of the speculative sweep."""
+
 Sweep = dict[int, Comparison]
 
 
-def economics(
-    traces: Sequence[TraceFigures], comparisons: Sequence[Comparison], step_times: Mapping[str, StepTimes | None]
-) -> tuple[Economics, ...]:
+def economics(traces: Sequence[TraceFigures], comparisons: Sequence[Comparison]) -> tuple[Economics, ...]:
     """One for each pair of configurations that were compared, alike in graphs, in the order of their first comparison.
 
-    ``step_times`` are the unrecorded step times of traces by name, as far as they are known. Several recordings of one
-    pair at one batch size make several sweeps.
+    Several sweeps of one configuration stay apart, and so do several recordings of one pair at one batch size.
     """
     named = {trace.name: trace for trace in traces}
     found: dict[Key, list[Sweep]] = {}
@@ -36,16 +32,22 @@ def economics(
         key = _key(one, named)
         if key is not None:
             _place(found.setdefault(key, []), one)
-    return tuple(_economics(key, sweep, named, step_times) for key, sweeps in found.items() for sweep in sweeps)
+    return tuple(_economics(key, _label(key, found), sweep, named) for key, sweeps in found.items() for sweep in sweeps)
+
+
+def _label(key: Key, found: Collection[Key]) -> str:
+    """The speculative configuration; where several sweeps have it, the folder of this one."""
+    config, folder = key[1], key[3].rpartition("/")[2]
+    return folder if folder and sum(other[1] == config for other in found) > 1 else config
 
 
 def _key(one: Comparison, named: Mapping[str, TraceFigures]) -> Key | None:
     plain, speculative = (named[name].provenance for name in (one.baseline, one.speculative))
     if not (one.same_graphs and one.batch_size and plain.config and speculative.config):
         return None
-    said = speculative.graphs
-    eager = launched_eagerly(named[one.speculative].graphs.values())
-    return plain.config, speculative.config, said if said is not None else not eager
+    said, trace = speculative.graphs, named[one.speculative]
+    with_graphs = said if said is not None else not launched_eagerly(trace.graphs.values())
+    return plain.config, speculative.config, with_graphs, sweep_of(trace)
 
 
 def _place(sweeps: list[Sweep], one: Comparison) -> None:
@@ -56,15 +58,13 @@ def _place(sweeps: list[Sweep], one: Comparison) -> None:
     free[one.batch_size] = one
 
 
-def _economics(
-    key: Key, sweep: Sweep, named: Mapping[str, TraceFigures], step_times: Mapping[str, StepTimes | None]
-) -> Economics:
-    baseline, speculative, graphs = key
-    rows = tuple(_row(sweep[batch_size], named, step_times) for batch_size in sorted(sweep))
+def _economics(key: Key, speculative: str, sweep: Sweep, named: Mapping[str, TraceFigures]) -> Economics:
+    baseline, _, graphs, _ = key
+    rows = tuple(_row(sweep[batch_size], named) for batch_size in sorted(sweep))
     batch_sizes = [row.batch_size for row in rows]
     crossover = _crossover(rows)
     lever = _lever(rows, {name: trace.provenance.block_size for name, trace in named.items()})
-    gain = next(iter(gains(list(named.values()), list(_on_basis(sweep, rows)))), None)
+    gain = next(iter(gains(list(named.values()), list(sweep.values()))), None)
     return Economics(
         baseline=baseline,
         speculative=speculative,
@@ -81,31 +81,16 @@ def _economics(
     )
 
 
-def _on_basis(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Comparison]:
-    """The comparisons with the break-even of the rows, so that all sentences say the same."""
-    for row in rows:
-        yield structs.replace(
-            sweep[row.batch_size], break_even_accept_len=row.break_even, predicted_speedup=row.predicted_speedup
-        )
-
-
-def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping[str, StepTimes | None]) -> Row:
+def _row(one: Comparison, named: Mapping[str, TraceFigures]) -> Row:
     plain, speculative = named[one.baseline], named[one.speculative]
-    timed = [step_times.get(trace.name) for trace in (plain, speculative)]
-    steps = [
-        times.median_ns if times else trace.cycle.period_ns_median or 0
-        for times, trace in zip(timed, (plain, speculative), strict=True)
-    ]
-    break_even = steps[1] / steps[0]
+    break_even, predicted, measured = one.break_even_accept_len, one.predicted_speedup, one.measured_speedup
     accept_len = speculative.cycle.accept_len
-    measured = one.measured_speedup if accept_len_is_the_runs(speculative) else None
-    predicted = accept_len / break_even if accept_len else None
     interval = _scaled(break_even, spread_of_ratio(plain.cycle.period_ns, speculative.cycle.period_ns))
     return Row(
         batch_size=one.batch_size,
-        basis=_basis(timed),
-        plain=decoding_of(plain, timed[0], steps[0]),
-        speculative=decoding_of(speculative, timed[1], steps[1]),
+        basis=_basis([timed_ns(plain), timed_ns(speculative)]),
+        plain=decoding_of(plain),
+        speculative=decoding_of(speculative),
         break_even=break_even,
         break_even_ci95=interval,
         headroom=accept_len - break_even if accept_len else None,
@@ -117,7 +102,7 @@ def _row(one: Comparison, named: Mapping[str, TraceFigures], step_times: Mapping
     )
 
 
-def _basis(timed: Sequence[StepTimes | None]) -> Basis:
+def _basis(timed: Sequence[int | None]) -> Basis:
     known = sum(times is not None for times in timed)
     return "unrecorded" if known == len(timed) else "mixed" if known else "recorded"
 

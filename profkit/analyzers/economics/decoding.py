@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from profkit.traces import StepTimes
-
+from ..comparison import accept_len_is_the_runs, step_ns, timed_ns
 from ..gain import GROUPS, OTHER_GAPS
 from ..result import TraceFigures
 from .result import Decoding, PartTime
 
-GIVEN = "given on the command line"
 
-
-def decoding_of(trace: TraceFigures, unrecorded: StepTimes | None, step_ns: int) -> Decoding:
-    """The figures of ``trace``, whose step is taken to last ``step_ns``.
+def decoding_of(trace: TraceFigures) -> Decoding:
+    """The figures of ``trace``.
 
     Microseconds per token are the step over accept length and batch size.
     """
@@ -23,20 +20,15 @@ def decoding_of(trace: TraceFigures, unrecorded: StepTimes | None, step_ns: int)
     return Decoding(
         trace=trace.name,
         steps=cycle.steps,
-        step_ns=step_ns,
+        step_ns=step_ns(trace),
         recorded_ns=cycle.period_ns_median or 0,
-        unrecorded_ns=unrecorded.median_ns if unrecorded else None,
+        unrecorded_ns=timed_ns(trace),
         throughput_ns=tokens / rate * 1e9 if tokens and rate and accept_len_is_the_runs(trace) else None,
         accept_len=cycle.accept_len,
-        us_per_token=step_ns / 1000 / tokens if tokens else None,
+        us_per_token=step_ns(trace) / 1000 / tokens if tokens else None,
         tokens_per_s=rate,
         parts=_parts(trace),
     )
-
-
-def accept_len_is_the_runs(trace: TraceFigures) -> bool:
-    """Whether throughput and accept length are of one run: not where the user says another accept length."""
-    return trace.cycle.accept_len_source != GIVEN
 
 
 def _parts(trace: TraceFigures) -> tuple[PartTime, ...]:

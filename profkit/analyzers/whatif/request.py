@@ -75,8 +75,8 @@ def parse_link(text: str) -> Link:
     """A link by its name, or as GB/s of one direction and, if known, µs of latency; raises ``ValueError``."""
     if text in LINKS:
         return LINKS[text]
-    rate, _, latency = text.partition(",")
-    gigabytes, micros = float(rate), float(latency) if latency else None
+    rate, comma, latency = text.partition(",")
+    gigabytes, micros = float(rate), float(latency) if comma else None
     if not 0 < gigabytes < 1e6 or (micros is not None and not 0 <= micros < 1e6):
         raise ValueError(f"'{text}' is no bandwidth and latency of a link")
     name = f"{gigabytes:g} GB/s"

@@ -53,7 +53,8 @@ def costs(folder: Path) -> dict[str, float]:
     stack = RangeStack(open_domain("nsys"), fails, StepClock(folder / "steps.bin").note)
     target = SimpleNamespace(is_draft_worker=False)
     mode = SimpleNamespace(is_extend=lambda: False, is_target_verify=lambda: False)
-    batch = SimpleNamespace(forward_mode=mode, reqs=[None] * 32, is_extend_in_batch=False)
+    request = SimpleNamespace(origin_input_ids=[1] * 512, output_ids=[1] * 128)
+    batch = SimpleNamespace(forward_mode=mode, reqs=[request] * 32, is_extend_in_batch=False)
 
     def empty(*args: Any) -> None:
         return None

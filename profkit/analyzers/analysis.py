@@ -20,7 +20,7 @@ from .gain import gains
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
 from .inflation import inflation_of
-from .inflation_recorders import bounded_by_least_inflated, cross_check
+from .inflation_recorders import cross_check
 from .matching import match_collectives
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
@@ -68,7 +68,7 @@ def analyze(
         for recording, attribution in zip(recordings, attributions, strict=True)
     )
     traces = tuple(_with_graphs_beside(trace, traces) for trace in traces)
-    checks, traces = cross_check(traces), bounded_by_least_inflated(traces)
+    checks = cross_check(traces)
     comparisons = compare(traces)
     first = comparisons[0] if comparisons else None
     found = Analysis(

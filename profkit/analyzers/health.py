@@ -190,7 +190,7 @@ def _inflation(attribution: Attribution, cycle: Cycle) -> Check:
     """What recording costs in a step timed with and without it, else what throughput without a recorder says."""
     if (cost := step_cost(attribution.trace, cycle)) is not None:
         far = cost.ratio > 1 + MAX_INFLATION
-        said = f"{cost.said}: the figures without it are beside" if far else cost.said
+        said = f"{cost.said}: the figures without it are beside" if far and cost.is_told else cost.said
         return Check("inflation", "warn" if far or cost.other_work else "ok", said)
     measured, period = attribution.trace.run.tokens_per_s, cycle.period_ns_median
     if not measured or not period or not cycle.batch_size or not cycle.accept_len:

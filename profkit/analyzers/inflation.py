@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from profkit.traces import StepTimes, Trace
+from profkit.traces import RecordingCost, StepTimes, Trace
 
 from .attribution import Attribution
 from .cycle import slowest_device
-from .inflation_parts import Spread, lengthened, middle_step, without_excess
+from .inflation_parts import lengthened, middle_step, without_excess
 from .inflation_result import Inflation, InflationPart
 from .matching import MatchedCollectives
 from .result import Cycle
 from .vocabulary import PARTS, PHASES
-from .words import duration
+from .words import between, duration
 
 MAX_INFLATION = 0.1
 """Share by which recording may lengthen a step before it is said aloud."""
 
+MIN_RATIO = 0.01
 RECORDERS = {"kineto": "torch"}
 NOT_TIMED = "no step was timed without a recorder"
 
@@ -32,53 +33,77 @@ def recorder_of(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """A step as recorded and as timed without the recorder, in ns."""
+    """A step as recorded and as timed without the recorder, in ns. ``measured`` compares both at the same contexts."""
 
     recorder: str
     recorded_ns: int
     timed: StepTimes
-    timed_recorded: StepTimes | None
+    measured: RecordingCost | None
 
     @property
     def ratio(self) -> float:
         """How many times as long a step is in the recording."""
-        return self.recorded_ns / self.timed.median_ns
+        return self.measured.ratio if self.measured else self.recorded_ns / self.timed.median_ns
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """The least and the most that the ratio may be: by its own error, or by how steps differ among themselves."""
+        if self.measured:
+            return max(self.ratio - self.measured.error, MIN_RATIO), self.ratio + self.measured.error
+        return self.recorded_ns / self.timed.high_ns, self.recorded_ns / max(self.timed.low_ns, 1)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a cost can be told from the spread."""
+        return self.ratios[0] > 1
 
     @property
     def other_work(self) -> bool:
-        """Whether the recorded step is shorter than nine of ten without a recorder: then they were not alike."""
-        return self.recorded_ns < self.timed.low_ns
+        """Whether the recorded step is shorter than any without a recorder is likely to be: they were not alike."""
+        return self.ratios[1] < 1
 
     @property
     def unrecorded_ns(self) -> int:
-        """The step without a recorder, at most the recorded one."""
-        return min(self.timed.median_ns, self.recorded_ns)
+        """The step without a recorder; the recorded one where no cost can be told."""
+        return round(self.recorded_ns / self.ratio) if self.is_told else self.recorded_ns
 
     @property
     def band(self) -> tuple[int, int]:
-        """The middle 80 % of unrecorded steps; wider by what the host's clock says otherwise of the recorded ones."""
-        ends = [self.unrecorded_ns, self.timed.low_ns, self.timed.high_ns]
-        if self.timed_recorded is not None and self.timed_recorded.median_ns:
-            ends.append(self.timed.median_ns * self.recorded_ns // self.timed_recorded.median_ns)
-        return min(ends), max(ends)
+        """The least and the most that the step without a recorder may take: recording does not shorten."""
+        if self.other_work:
+            return self.recorded_ns, max(self.timed.high_ns, self.recorded_ns)
+        low, high = (round(self.recorded_ns / max(ratio, 1.0)) for ratio in reversed(self.ratios))
+        return min(low, self.unrecorded_ns), max(high, self.unrecorded_ns)
 
     @property
     def said(self) -> str:
         """The cost in words, without a full stop."""
         recorded, timed = duration(self.recorded_ns), duration(self.timed.median_ns)
-        if self.other_work:
+        if self.other_work and not self.measured:
             return (
                 f"a step recorded by {self.recorder} takes {recorded}, less than nine of ten without it (median "
                 f"{timed}): they did other work, and what recording cost is not known"
             )
-        if self.ratio <= 1:
+        if self.measured:
+            return self._compared(self.measured, recorded)
+        if not self.is_told:
+            spread = between(self.timed.low_ns, self.timed.high_ns)
             return (
-                f"recording by {self.recorder} cost nothing that can be told from the spread (a step takes {recorded} "
-                f"recorded, {timed} without)"
+                f"what recording by {self.recorder} cost cannot be told from the spread (a step takes {recorded} "
+                f"recorded, {timed} without it, where eight of ten take {spread})"
             )
         return (
             f"recording by {self.recorder} made a step {self.ratio:.2f} times as long ({recorded} instead of {timed})"
         )
+
+    def _compared(self, measured: RecordingCost, recorded: str) -> str:
+        times = f"{self.ratio:.3f} ± {measured.error:.3f} times as long as without at the same contexts"
+        if self.other_work:
+            return f"a step recorded by {self.recorder} is {times}: what recording cost is not known"
+        if not self.is_told:
+            return f"what recording by {self.recorder} cost cannot be told from the spread (a step is {times})"
+        instead = f"{recorded} instead of {duration(self.unrecorded_ns)}"
+        return f"recording by {self.recorder} made a step {times} ({instead})"
 
 
 def step_cost(trace: Trace, cycle: Cycle) -> StepCost | None:
@@ -87,7 +112,7 @@ def step_cost(trace: Trace, cycle: Cycle) -> StepCost | None:
     recorded = cycle.period_ns_median or (within.median_ns if within else None)
     if timed is None or not timed.median_ns or not recorded:
         return None
-    return StepCost(recorder_of(trace), recorded, timed, within)
+    return StepCost(recorder_of(trace), recorded, timed, trace.run.recording_cost)
 
 
 def inflation_of(
@@ -125,7 +150,10 @@ def _measured(cost: StepCost) -> Inflation:
         unrecorded_ns=cost.unrecorded_ns,
         low_ns=low,
         high_ns=high,
+        steps_low_ns=cost.timed.low_ns,
+        steps_high_ns=cost.timed.high_ns,
         ratio=cost.ratio,
+        ratio_error=cost.measured.error if cost.measured else None,
         text=cost.said,
     )
 
@@ -138,35 +166,26 @@ def _at_most(trace: Trace, cycle: Cycle) -> int | None:
     return round(cycle.accept_len * cycle.batch_size / throughput * 1e9)
 
 
-def with_estimates(found: Inflation, most: Sequence[int | None] = ()) -> Inflation:
-    """``found`` with the estimate of each part without a recorder, if the step without it is known.
-
-    ``most`` holds for each part what it takes at most, as a recording that costs less shows: what is above goes first.
-    """
-    spread = spread_of(found)
-    if spread is None or found.unrecorded_ns is None:
+def with_estimates(found: Inflation) -> Inflation:
+    """``found`` with the estimate of each part without a recorder, if the step without it is known."""
+    if found.unrecorded_ns is None:
         return found
-    recorded, late = [row.recorded_ns for row in found.parts], [row.lengthened_ns for row in found.parts]
-    caps = [own if cap is None else min(cap, own) for cap, own in zip(most or recorded, recorded, strict=True)]
-    above = [own - cap for own, cap in zip(recorded, caps, strict=True)]
-    estimates = without_excess(recorded, [above, late], found.unrecorded_ns)
-    # The other recording's kernels are those of its typical step, and steps differ without a recorder too.
-    mosts = [-(-cap * spread.high // max(sum(caps), 1)) for cap in caps]
-    rows = [_estimated(row, spread, *ends) for row, *ends in zip(found.parts, estimates, caps, mosts, strict=True)]
+    recorded, host = [row.recorded_ns for row in found.parts], [row.lengthened_ns for row in found.parts]
+    estimates = without_excess(recorded, host, found.unrecorded_ns)
+    rows = [_estimated(found, row, estimate) for row, estimate in zip(found.parts, estimates, strict=True)]
     return structs.replace(found, parts=tuple(rows))
 
 
-def _estimated(row: InflationPart, spread: Spread, estimate: int, cap: int, most: int) -> InflationPart:
-    low, high = spread.of(row.recorded_ns, row.lengthened_ns)
-    high = most if cap < row.recorded_ns else max(high, most)
-    return structs.replace(row, unrecorded_ns=estimate, low_ns=min(low, estimate), high_ns=max(high, estimate))
-
-
-def spread_of(found: Inflation) -> Spread | None:
-    """How far the parts of ``found`` may be off; ``None`` where the step without a recorder is not known."""
-    if found.low_ns is None or found.high_ns is None or found.recorded_ns is None:
-        return None
-    return Spread(found.recorded_ns, sum(row.lengthened_ns for row in found.parts), found.low_ns, found.high_ns)
+def _estimated(found: Inflation, row: InflationPart, estimate: int) -> InflationPart:
+    """A part may have given all that recording may have cost, or nothing, as far as the others can make up for it."""
+    if found.recorded_ns is None or found.low_ns is None or found.high_ns is None:
+        return row
+    others = found.recorded_ns - row.recorded_ns
+    least = max(row.recorded_ns - max(found.recorded_ns - found.low_ns, 0), 0)
+    most = row.recorded_ns - max(found.recorded_ns - found.high_ns - others, 0)
+    if found.high_ns > found.recorded_ns:
+        most = -(-row.recorded_ns * found.high_ns // max(found.recorded_ns, 1))
+    return structs.replace(row, unrecorded_ns=estimate, low_ns=min(least, estimate), high_ns=max(most, estimate))
 
 
 def grouped(found: Inflation, names: Sequence[str], title: str) -> InflationPart | None:
@@ -174,15 +193,7 @@ def grouped(found: Inflation, names: Sequence[str], title: str) -> InflationPart
     own = [row for row in found.parts if row.part in names]
     if not own:
         return None
-    recorded, late = sum(row.recorded_ns for row in own), sum(row.lengthened_ns for row in own)
-    spread, whole = spread_of(found), InflationPart("", title, recorded, late)
-    if spread is None:
+    whole = InflationPart("", title, sum(row.recorded_ns for row in own), sum(row.lengthened_ns for row in own))
+    if found.unrecorded_ns is None:
         return whole
-    estimate, lows, highs = (
-        sum(ns or 0 for ns in column)
-        for column in zip(*((row.unrecorded_ns, row.low_ns, row.high_ns) for row in own), strict=True)
-    )
-    low, high = spread.of(recorded, late)
-    # Parts that another recording bounds are sharper than their sum by itself.
-    low, high = min(max(low, lows), estimate), max(min(high, highs), estimate)
-    return structs.replace(whole, unrecorded_ns=estimate, low_ns=low, high_ns=high)
+    return _estimated(found, whole, sum(row.unrecorded_ns or 0 for row in own))

@@ -8,7 +8,7 @@ from msgspec import Struct
 class InflationPart(Struct, frozen=True):
     """One part of one phase in a step: as recorded, and what it is without a recorder, if that is known.
 
-    ``lengthened_ns`` is how much of it recording makes longer by its nature: it gives first.
+    ``lengthened_ns`` is how much of it is time of a host, which recording makes longer by far the most.
     """
 
     phase: str
@@ -23,11 +23,13 @@ class InflationPart(Struct, frozen=True):
 class Inflation(Struct, frozen=True):
     """What recording costs in a step of the rank that sets the pace. Times are ns per step.
 
-    ``recorded_ns`` is the period of the recording, ``measured_ns`` the step as the host timed it while nothing was
-    recorded, ``ratio`` the one over the other. ``unrecorded_ns`` is the smaller of the two: recording does not shorten.
-    ``low_ns`` and ``high_ns`` hold 80 % of unrecorded steps. The ``recorded_ns`` of ``parts`` sum to the recorded step,
-    their ``unrecorded_ns`` to the unrecorded one. ``at_most_ns`` is all that throughput says where no step was timed.
-    ``ops`` and ``unions`` are by phase; ``bounded_by`` names the recording whose kernels bound those of this one.
+    ``recorded_ns`` is the period of the recording, ``measured_ns`` the median step as the host timed it while nothing
+    was recorded, of which the middle 80 % lie between ``steps_low_ns`` and ``steps_high_ns``. ``ratio`` is how many
+    times as long a step is in the recording: at the same contexts, and known to ``ratio_error`` (95 %), where contexts
+    were counted; otherwise the one over the other. ``unrecorded_ns`` is the recorded step over the ratio if a cost can
+    be told, or else the recorded step; the truth is between ``low_ns`` and ``high_ns``. The ``recorded_ns`` of
+    ``parts`` sum to the recorded step, their ``unrecorded_ns`` to the unrecorded one. ``at_most_ns`` is all that
+    throughput says where no step was timed. ``ops`` and ``unions`` are by phase.
     """
 
     recorder: str
@@ -36,12 +38,14 @@ class Inflation(Struct, frozen=True):
     unrecorded_ns: int | None = None
     low_ns: int | None = None
     high_ns: int | None = None
+    steps_low_ns: int | None = None
+    steps_high_ns: int | None = None
     ratio: float | None = None
+    ratio_error: float | None = None
     at_most_ns: int | None = None
     parts: tuple[InflationPart, ...] = ()
     ops: dict[str, int] = {}
     unions: dict[str, int] = {}
-    bounded_by: str | None = None
     unknown: str | None = None
     text: str = ""
 
@@ -50,7 +54,7 @@ class RecorderRow(Struct, frozen=True):
     """One figure of a step by each recorder of a check, as recorded and after inflation is taken out.
 
     ``part`` is a part of the partition, ``union`` (all of the phase's ops) or, with an empty ``phase``, ``step``.
-    Spreads are from the least to the most, over the shortest step of the same kind.
+    Spreads are from the least to the most, over the least. ``differs`` where they are wide, and no jitter.
     """
 
     phase: str
@@ -59,6 +63,7 @@ class RecorderRow(Struct, frozen=True):
     recorded_spread: float
     unrecorded_ns: tuple[int, ...] | None = None
     unrecorded_spread: float | None = None
+    differs: bool = False
 
 
 class RecorderOps(Struct, frozen=True):

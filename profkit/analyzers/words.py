@@ -13,6 +13,16 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns".replace("-", "−")
 
 
+def between(low: int | None, high: int | None) -> str:
+    """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``unknown`` where there is none."""
+    if low is None or high is None:
+        return "unknown"
+    first, last = duration(low), duration(high)
+    if low == 0:
+        return f"0 to {last}"
+    return f"{first.split()[0]} to {last}" if first.split()[1] == last.split()[1] else f"{first} to {last}"
+
+
 def share(part: float, whole: float) -> str:
     """A share as a percentage: ``81 %``, ``4.2 %``."""
     percent = 100 * part / whole if whole else 0.0

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from profkit.traces import Device, Note, Process, ProfkitError, Run, StepTimes, Trace, save_bundle
+from profkit.traces import Device, Note, Process, ProfkitError, RecordingCost, Run, StepTimes, Trace, save_bundle
 from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
 from .machine import Row, as_samples
 from .plan import Plan
+from .recording_cost import recording_cost
 from .step_clock import Gaps, step_times
 
 CLOCK_TOLERANCE_NS = 5_000_000_000
@@ -69,6 +70,11 @@ class Window:
     def step_times_recorded(self) -> StepTimes | None:
         """Decode steps within the recording."""
         return step_times(self.gaps_recorded)
+
+    @property
+    def recording_cost(self) -> RecordingCost | None:
+        """What the recorder made of steps, at the same contexts."""
+        return recording_cost(self.gaps_recorded, self.gaps_before, self.gaps_after)
 
 
 def import_window(
@@ -203,5 +209,6 @@ def _run(plan: Plan, window: Window) -> Run:
         engine=f"sglang {plan.version}",
         step_times=window.step_times,
         step_times_recorded=window.step_times_recorded,
+        recording_cost=window.recording_cost,
         recorder=window.recorder,
     )

@@ -155,6 +155,7 @@ def _run(window: Window, scrub: Scrubber) -> SweepRun:
         tokens_per_s_after=window.rate_after,
         step_times=window.step_times,
         step_times_recorded=window.step_times_recorded,
+        recording_cost=window.recording_cost,
         recorder=window.recorder,
         failure=scrub(window.failure) if window.failure else None,
     )

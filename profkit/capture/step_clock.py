@@ -16,11 +16,15 @@ from profkit.sglang.step_clock import HEADER, HEADER_BYTES, MAGIC, ROW
 from profkit.traces import StepTimes
 
 I64 = npt.NDArray[np.int64]
-Gaps = Mapping[int, I64]
-"""By process: the nanoseconds from the start of one decode step to that of the next."""
 
 FILES = "steps-*.bin"
-STEP = np.dtype([("began", "<i8"), ("requests", "<i4"), ("decode", "<i4")])
+STEP = np.dtype([("began", "<i8"), ("requests", "<i4"), ("last", "<i4")])
+GAP = np.dtype([("ns", "<i8"), ("context", "<f8")])
+"""From the start of one decode step to that of the next, and the tokens of context of its requests (NaN: unknown)."""
+
+Gaps = Mapping[int, npt.NDArray[np.void]]
+"""By process: its gaps (``GAP``) in order."""
+
 MIDDLE = (0.1, 0.9)
 
 
@@ -32,11 +36,14 @@ class Steps:
     began: I64
     requests: I64
     is_decode: npt.NDArray[np.bool_]
+    context: npt.NDArray[np.float64]
 
-    def gaps(self, start_ns: int, end_ns: int, requests: int) -> I64:
+    def gaps(self, start_ns: int, end_ns: int, requests: int) -> npt.NDArray[np.void]:
         """From step to step, where both began in the span and are decode steps of exactly ``requests`` requests."""
         inside = (self.began >= start_ns) & (self.began <= end_ns) & self.is_decode & (self.requests == requests)
-        gaps: I64 = np.diff(self.began)[inside[:-1] & inside[1:]]
+        kept = np.flatnonzero(inside[:-1] & inside[1:])
+        gaps = np.empty(len(kept), GAP)
+        gaps["ns"], gaps["context"] = self.began[kept + 1] - self.began[kept], self.context[kept]
         return gaps
 
 
@@ -53,8 +60,8 @@ def without_first(gaps: Gaps) -> Gaps:
 
 def step_times(*parts: Gaps) -> StepTimes | None:
     """What ``parts`` hold together of the process whose median is the longest; ``None`` where they hold nothing."""
-    pids = {pid for part in parts for pid in part}
-    every = [np.concatenate([part[pid] for part in parts if pid in part]) for pid in sorted(pids)]
+    pids = sorted({pid for part in parts for pid in part})
+    every = [np.concatenate([part[pid]["ns"] for part in parts if pid in part]) for pid in pids]
     if not every:
         return None
     slowest = max(every, key=lambda gaps: float(np.median(gaps)))
@@ -90,4 +97,22 @@ def _read(file: Path) -> Steps | None:
     # Of the oldest rows, those are lost that were written over meanwhile, and the one that may be half written.
     first = max(0, HEADER.unpack(again)[2] - capacity + 1)
     rows = rows[np.arange(first, max(count, first)) % capacity]
-    return Steps(pid, rows["began"].astype(np.int64), rows["requests"].astype(np.int64), rows["decode"] == 1)
+    is_decode = (rows["last"] & 1) == 1
+    context = _filled(rows["last"].astype(np.int64) >> 1, is_decode)
+    return Steps(pid, rows["began"].astype(np.int64), rows["requests"].astype(np.int64), is_decode, context)
+
+
+def _filled(counted: I64, is_decode: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """The contexts of all steps, from those that were ``counted`` (not 0): between two prefills they grow evenly."""
+    context = np.full(len(counted), np.nan)
+    run = np.cumsum(~is_decode)
+    for number in np.unique(run[is_decode]):
+        own = np.flatnonzero(is_decode & (run == number))
+        known = own[counted[own] > 0]
+        if len(known):
+            context[own] = np.interp(own, known, counted[known])
+        if len(known) > 1:
+            last, before = known[-1], known[-2]
+            growth = (counted[last] - counted[before]) / (last - before)
+            context[own[own > last]] += growth * (own[own > last] - last)
+    return context

@@ -14,6 +14,8 @@ from profkit.analyzers.custom import Answered
 from profkit.analyzers.cycle import slowest_device
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.flame import gpu_flame, host_flame
+from profkit.analyzers.inflation_parts import HOST_SHARE
+from profkit.analyzers.inflation_recorders import JITTER
 from profkit.analyzers.per_step import (
     Budget,
     KernelRow,
@@ -116,6 +118,8 @@ def render_report(
         signed=signed,
         inflation_parts=part_rows,
         inflation_folded=folded,
+        host_share=HOST_SHARE,
+        jitter=JITTER,
         recorder_figure=figure,
         verdicts=verdict_views(analysis),
         untold_gains=untold_gains,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profkit.analyzers.inflation import grouped
+from profkit.analyzers.inflation_recorders import JITTER
 from profkit.analyzers.inflation_result import Inflation, InflationPart, RecorderCheck, RecorderRow
 from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.vocabulary import HOST_PARTS, PARTS
-from profkit.analyzers.words import duration, listed, share
+from profkit.analyzers.words import between, duration, listed, share
 
 from .graph_terminal import Block
 
@@ -58,16 +59,6 @@ def _said(row: InflationPart) -> str:
     return f"{row.part} {unrecorded} ({between(row.low_ns, row.high_ns)}){instead}"
 
 
-def between(low: int | None, high: int | None) -> str:
-    """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``unknown`` where there is none."""
-    if low is None or high is None:
-        return "unknown"
-    first, last = duration(low), duration(high)
-    if low == 0:
-        return f"0 to {last}"
-    return f"{first.split()[0]} to {last}" if first.split()[1] == last.split()[1] else f"{first} to {last}"
-
-
 def unknown_line(traces: Sequence[TraceFigures]) -> str | None:
     """The one line on all recordings of which it is not known what recording cost, if there are any."""
     silent = [trace for trace in traces if trace.inflation and trace.inflation.unknown and not inflation_line(trace)]
@@ -99,10 +90,10 @@ def check_block(check: RecorderCheck, wide: bool) -> Block:
         counts = tuple(f"{count:,}" for count in row.ops) if wide else ()
         rows.append((f"{row.phase} ops", *counts, "same" if row.same else "differ"))
     padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
-    which = f"Batch {check.batch_size} by {listed(list(check.recorders))}: ms per step, spreads in % of the step"
-    title = which if wide else "Spreads, % of the step"
-    note = "* after what recording costs is taken out, each recording by itself"
-    return Block(title, columns, padded, (note,) * known)
+    which = f"Batch {check.batch_size} by {listed(list(check.recorders))}: ms per step, spreads in % of the figure"
+    title = which if wide else "Spreads, % of the figure"
+    notes = ("* after what recording costs is taken out, each recording by itself",) * known
+    return Block(title, columns, padded, (*notes, f"differences below {share(JITTER, 1)} of a step are jitter"))
 
 
 def _columns(recorders: Sequence[str], known: bool) -> tuple[str, ...]:

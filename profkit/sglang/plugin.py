@@ -55,12 +55,12 @@ class Plugin:
         self._installed.add(probe.target)
         self._record.found(probe)
 
-    def _first_step(self, began_ns: int, requests: int, decode: bool) -> None:
+    def _first_step(self, began_ns: int, requests: int, decode: bool, batch: Any) -> None:
         """Only a process that runs steps has a clock for them."""
         self._stack.note_step = _no_clock
         if self._folder is not None:
             self._stack.note_step = StepClock(self._folder / f"steps-{os.getpid()}.bin").note
-            self._stack.note_step(began_ns, requests, decode)
+            self._stack.note_step(began_ns, requests, decode, batch)
 
     def _chosen(self, worker: Any) -> None:
         """Install the rows of the speculative worker that the server is about to make."""
@@ -78,7 +78,7 @@ class Plugin:
             self._record.fault("create_worker", error)
 
 
-def _no_clock(began_ns: int, requests: int, decode: bool) -> None:
+def _no_clock(began_ns: int, requests: int, decode: bool, batch: Any) -> None:
     """Steps are not timed without a folder, or where the clock's file could not be made."""
 
 

@@ -66,7 +66,7 @@ class RangeStack:
     """
 
     def __init__(
-        self, domain: Domain, fault: Callable[[str, Exception], None], note_step: Callable[[int, int, bool], None]
+        self, domain: Domain, fault: Callable[[str, Exception], None], note_step: Callable[[int, int, bool, Any], None]
     ) -> None:
         self.open = Open()
         self.fault = fault
@@ -135,7 +135,7 @@ class RangeStack:
             texts.append(last.text)
             texts.drafts = drafts = speculative and not last.prefill
             now = monotonic_ns()
-            self.note_step(now, size, not last.prefill)
+            self.note_step(now, size, not last.prefill, batch)
             if now >= self._next_mark:
                 self._mark_clock(now)
         except Exception as error:

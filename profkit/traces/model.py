@@ -238,12 +238,25 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingCost:
+    """How many times as long a decode step is with the recorder as without, at the same contexts, by the host's clock.
+
+    ``error`` is half the width of the 95 % interval of ``ratio``; ``steps`` were compared.
+    """
+
+    ratio: float
+    error: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What is known of the served run apart from the recording itself.
 
     ``tokens_per_s`` was measured without a recorder; ``graph_batch_sizes`` are the captured batch sizes.
     ``step_times`` are those of decode steps of ``concurrency`` requests while nothing was recorded,
-    ``step_times_recorded`` those of the same server within the recording: what they differ by is what recording cost.
+    ``step_times_recorded`` those of the same server within the recording; ``recording_cost`` compares both at the same
+    contexts, which the recorded steps need not share with all others.
     ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``).
     """
 
@@ -259,6 +272,7 @@ class Run:
     note: str = ""
     step_times: StepTimes | None = None
     step_times_recorded: StepTimes | None = None
+    recording_cost: RecordingCost | None = None
     recorder: str = ""
 
 

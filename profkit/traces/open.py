@@ -214,6 +214,7 @@ def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
         note=sweep.note,
         step_times=run.step_times or known.step_times,
         step_times_recorded=run.step_times_recorded or known.step_times_recorded,
+        recording_cost=run.recording_cost or known.recording_cost,
         recorder=run.recorder or known.recorder,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .errors import InputError, OutputError
-from .model import StepTimes
+from .model import RecordingCost, StepTimes
 
 SCHEMA = "profkit.sweep/1"
 RECORD = "sweep.json"
@@ -19,7 +19,8 @@ class SweepRun(msgspec.Struct, kw_only=True):
 
     ``trace`` is the bundle's folder beside the record, or ``None`` where nothing could be recorded. ``tokens_per_s`` is
     the mean of the rates before and after the recording, as far as there are both. ``step_times`` are decode steps
-    while nothing was recorded, ``step_times_recorded`` those within the recording by ``recorder``.
+    while nothing was recorded, ``step_times_recorded`` those within the recording by ``recorder``, and
+    ``recording_cost`` compares them at the same contexts.
     """
 
     concurrency: int
@@ -32,6 +33,7 @@ class SweepRun(msgspec.Struct, kw_only=True):
     tokens_per_s_after: float | None = None
     step_times: StepTimes | None = None
     step_times_recorded: StepTimes | None = None
+    recording_cost: RecordingCost | None = None
     recorder: str = ""
     failure: str | None = None
 

@@ -24,6 +24,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 MODES = set(os.environ.get("STANDIN_MODE", "").split(","))
 STEP_S = 0.004
@@ -94,9 +95,11 @@ def begin(rank: int, ranks: int) -> None:
     CLOCK = StepClock(Path(os.environ["PROFKIT_OUT"]) / f"steps-{os.getpid()}.bin")
 
 
-def run_step(kind: str, batch: int, speculative: bool) -> None:
-    """One pass over the batch, in the ranges that design.md names."""
-    CLOCK.note(time.monotonic_ns(), batch, kind == "decode")
+def run_step(kind: str, tokens: list[int], speculative: bool) -> None:
+    """One pass over a batch of requests with so many tokens, in the ranges that design.md names."""
+    batch = len(tokens)
+    requests = [SimpleNamespace(origin_input_ids=range(100), output_ids=range(count)) for count in tokens]
+    CLOCK.note(time.monotonic_ns(), batch, kind == "decode", SimpleNamespace(reqs=requests))
     inner = ["target"]
     if kind == "decode" and speculative:
         inner = ["prepare", "draft", "draft_sample", "target", "accept", "accept_sim", "kv_append"]
@@ -177,14 +180,15 @@ class Scheduler:
 
     def step(self) -> None:
         fresh = [request for request in self.requests.values() if request["new"]]
-        kind, batch = ("prefill", len(fresh)) if fresh else ("decode", len(self.requests))
+        kind, batch = ("prefill", fresh) if fresh else ("decode", list(self.requests.values()))
+        tokens = [request["tokens"] for request in batch]
         self.misbehave(kind)
         speculative = self.args.speculative_algorithm == "DFLASH"
         for peer in self.peers:
-            peer.put(("step", kind, batch, speculative))
-        run_step(kind, batch, speculative)
+            peer.put(("step", kind, tokens, speculative))
+        run_step(kind, tokens, speculative)
         self.count += 1
-        for request in fresh or list(self.requests.values()):
+        for request in batch:
             self.advance(request, 1 if fresh or not speculative else 3 + self.count % 2)
         if self.is_open:
             self.steps_left -= 1

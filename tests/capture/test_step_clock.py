@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from profkit.capture.step_clock import Gaps, read_gaps, remove_rings, step_times, without_first
+from profkit.capture.step_clock import GAP, Gaps, read_gaps, remove_rings, step_times, without_first
 from profkit.sglang.step_clock import HEADER, HEADER_BYTES, MAGIC, ROW
 from profkit.traces import StepTimes
 
@@ -27,8 +28,12 @@ def write_ring(
     return file
 
 
+def gaps_of(*ns: int, context: float = float("nan")) -> npt.NDArray[np.void]:
+    return np.array([(one, context) for one in ns], GAP)
+
+
 def listed(gaps: Gaps) -> dict[int, list[int]]:
-    return {pid: own.tolist() for pid, own in gaps.items()}
+    return {pid: own["ns"].tolist() for pid, own in gaps.items()}
 
 
 @pytest.mark.parametrize(
@@ -67,12 +72,26 @@ def test_what_is_no_ring_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_slowest_process_counts() -> None:
-    before = {1: np.full(9, 100), 2: np.array([90, 110])}
-    after = {1: np.array([100]), 2: np.array([120, 130, 140])}
+    before = {1: gaps_of(*[100] * 9), 2: gaps_of(90, 110)}
+    after = {1: gaps_of(100), 2: gaps_of(120, 130, 140)}
     assert step_times(before, after) == StepTimes(median_ns=120, low_ns=98, high_ns=136, steps=5)
     assert step_times(after) == StepTimes(130, 122, 138, 3)
     assert step_times({}, {}) is None
 
 
 def test_the_first_step_of_a_recording_is_left_out() -> None:
-    assert listed(without_first({1: np.array([900, 5, 6]), 2: np.array([900])})) == {1: [5, 6]}
+    assert listed(without_first({1: gaps_of(900, 5, 6), 2: gaps_of(900)})) == {1: [5, 6]}
+
+
+def test_contexts_grow_evenly_between_two_counts(tmp_path: Path) -> None:
+    """Counted in the first step after a prefill and in the third: 100, 120, and 7 after the next prefill."""
+    steps = [(0, 1, 1 + 2 * 100), (1, 1, 1), (2, 1, 1 + 2 * 120), (3, 1, 1), (4, 1, 1), (5, 1, 0)]
+    write_ring(tmp_path, 7, *steps, (6, 1, 1 + 2 * 7), (7, 1, 1), capacity=16)
+    (gaps,) = read_gaps(tmp_path, *ALWAYS, 1).values()
+    assert gaps["context"].tolist() == [100, 110, 120, 130, 7]
+
+
+def test_contexts_that_no_one_counted_are_unknown(tmp_path: Path) -> None:
+    write_ring(tmp_path, 7, (0, 1, 1), (1, 1, 1), (2, 1, 0), (3, 1, 1 + 2 * 5), (4, 1, 1))
+    (gaps,) = read_gaps(tmp_path, *ALWAYS, 1).values()
+    assert np.isnan(gaps["context"]).tolist() == [True, False]

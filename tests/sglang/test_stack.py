@@ -35,7 +35,7 @@ class Tool:
         domain = Domain(lambda text: partial(self._push, text), self._pop, self._mark, attached=True)
         self.stack = RangeStack(domain, lambda where, error: self.faults.append(f"{where}: {error}"), self.note)
 
-    def note(self, began_ns: int, requests: int, decode: bool) -> None:
+    def note(self, began_ns: int, requests: int, decode: bool, batch: object) -> None:
         self.steps.append((requests, decode))
 
     def _push(self, message: str) -> None:

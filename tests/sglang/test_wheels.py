@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 from pathlib import Path
 
@@ -60,6 +61,10 @@ def test_what_the_hooks_read_of_batches_and_runners(release: str) -> None:
     batches = "sglang.srt.managers.schedule_batch.ScheduleBatch"
     for field in ("reqs", "forward_mode", "is_extend_in_batch"):
         assert wheel.find(f"{batches}.{field}") is not None
+    request = wheel.find("sglang.srt.managers.schedule_batch.Req")
+    assert request is not None
+    for field in ("origin_input_ids", "output_ids"):
+        assert re.search(rf"self\.{field}\b(: [^=]+)? = ", ast.unparse(request)), field
     forward = "sglang.srt.model_executor.forward_batch_info"
     for name in ("ForwardMode.is_extend", "ForwardMode.is_target_verify", "ForwardBatch.batch_size"):
         assert wheel.find(f"{forward}.{name}") is not None

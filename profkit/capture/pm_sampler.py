@@ -1,20 +1,23 @@
 """Samples the hardware counters of GPUs, in a process of its own: ``python -P pm_sampler.py FILE NS COUNTER,… GPU…``.
 
 CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
-takes nothing with it. The process says ``ready COUNTER …``, or ``refused REASON``. It samples every NS nanoseconds from
-one line on its standard input to the next, writes ``FILE`` (columns ``time``, ``device``, ``counter``, ``value`` of an
-``.npz``; ``counters`` are the names), or says ``too much`` where the GPU's buffer was too small, and ends. Times are
-UTC nanoseconds at which an interval ends; a value is the mean over that interval.
+takes nothing with it. The process says ``ready COUNTER …``, or ``refused REASON`` where this host does not allow it. It
+samples every NS nanoseconds from one line on its standard input to the next (or its end), writes ``FILE`` (columns
+``time``, ``device``, ``counter``, ``value`` of an ``.npz``; ``counters`` are the names) and says ``written``, or ``too
+much`` where the GPU's buffer was too small. Whatever goes wrong on the way, it says ``failed REASON`` and ends. Times
+are UTC nanoseconds at which an interval ends; a value is the mean over that interval.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -41,8 +44,27 @@ FIRST_WITH_SETS = 130_300
 """CUPTI 13.3 made ``CUpti_Profiler_Host_Initialize_Params`` longer by the name of a metric set."""
 
 
-class RefusedError(Exception):
-    """The counters cannot be read here; the words say why, and what to do."""
+class SamplingError(Exception):
+    """Sampling failed this time; the words say at what."""
+
+
+class RefusedError(SamplingError):
+    """The counters cannot be read on this host, now or later; the words say why, and what to do."""
+
+
+class TooMuchError(SamplingError):
+    """The GPU sampled more than its buffer holds."""
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Name ``what`` failed: cupti-python has an error of its own for every release, and some say only a number."""
+    try:
+        yield
+    except SamplingError:
+        raise
+    except Exception as error:
+        raise SamplingError(f"{what} ({type(error).__name__}: {error})") from error
 
 
 def fit_to_library(module: Any) -> None:
@@ -79,54 +101,69 @@ def _passes(profiler_host: Any, chip: str, metrics: Sequence[str]) -> int:
 
 
 class GpuSampler:
-    """The sampler of one GPU. Raises ``RefusedError`` where the driver does not allow it."""
+    """The sampler of one GPU. Raises ``RefusedError`` where the driver does not allow it.
+
+    Here and in each method ``SamplingError`` names what failed.
+    """
 
     def __init__(self, module: Any, profiler_host: Any, device: int, interval_ns: int, counters: Sequence[str]) -> None:
         self.device = device
-        self._collector = module.Collector(device)
-        try:
-            self._collector.enable()
-        except PermissionError as error:
-            advice = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-            raise RefusedError(f"this user may not read GPU counters: {advice}") from error
-        except Exception as error:
-            raise RefusedError(f"CUPTI's PM sampling does not start ({type(error).__name__}: {error})") from error
-        # The chip's name is the collector's to find out, and private to it.
-        self.metrics = metrics_in_one_pass(profiler_host, self._collector._chip_name, counters)
+        self._name = f"PM sampling of GPU {device}"
+        with told(f"{self._name} cannot be opened"):
+            self._collector = module.Collector(device)
+            try:
+                self._collector.enable()
+            except PermissionError as error:
+                advice = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+                raise RefusedError(f"this user may not read GPU counters: {advice}") from error
+        with told(f"the counters of GPU {device} cannot be chosen"):
+            # The chip's name is the collector's to find out, and private to it.
+            self.metrics = metrics_in_one_pass(profiler_host, self._collector._chip_name, counters)
         if not self.metrics:
             raise RefusedError("the GPU has none of the counters that profkit samples")
-        self._collector.configure(
-            metrics=list(self.metrics.values()), sampling_interval=interval_ns, hardware_buffer_size=HARDWARE_BUFFER
-        )
+        with told(f"{self._name} cannot be configured"):
+            self._collector.configure(
+                metrics=list(self.metrics.values()), sampling_interval=interval_ns, hardware_buffer_size=HARDWARE_BUFFER
+            )
 
     def start(self) -> None:
         """Begin to sample."""
-        self._collector.start()
+        with told(f"{self._name} does not start"):
+            self._collector.start()
 
     def stop(self) -> None:
         """Sample no more."""
-        self._collector.stop()
+        with told(f"{self._name} does not stop"):
+            self._collector.stop()
 
     def rows(self) -> tuple[list[int], list[list[float]]]:
         """The end of each interval in UTC ns, and the values of each metric in it.
 
-        Raises ``MemoryError`` where the GPU sampled more than its buffer holds.
+        Raises ``TooMuchError`` where the GPU sampled more than its buffer holds.
         """
-        samples = list(self._collector.decode(max_samples=MOST_SAMPLES))
+        with told(f"the samples of GPU {self.device} cannot be decoded"):
+            try:
+                samples = list(self._collector.decode(max_samples=MOST_SAMPLES))
+            except MemoryError as error:
+                raise TooMuchError from error
         return [sample.end_timestamp for sample in samples], [list(sample.metric_values) for sample in samples]
 
 
 def open_samplers(devices: Sequence[int], interval_ns: int, counters: Sequence[str]) -> list[GpuSampler]:
-    """A sampler for each GPU. Raises ``RefusedError`` where there is no way to sample."""
+    """A sampler for each GPU. Raises ``RefusedError`` where there is no way to sample, or another ``SamplingError``."""
     try:
         driver = importlib.import_module("cuda.bindings.driver")
         bindings = importlib.import_module("cupti.cupti")
         module, host = importlib.import_module("cupti.pm_sampling"), importlib.import_module("cupti.profiler_host")
     except ImportError as error:
         raise RefusedError(f"{error}: pip install 'cupti-python>=13.3' samples GPU counters") from error
-    driver.cuInit(0)
-    bindings.get_timestamp()
-    fit_to_library(bindings)
+    with told("the CUDA driver does not start"):
+        (status,) = driver.cuInit(0)
+    if int(status):
+        raise SamplingError(f"the CUDA driver does not start (cuInit: {getattr(status, 'name', status)})")
+    with told("CUPTI does not start"):
+        bindings.get_timestamp()
+        fit_to_library(bindings)
     return [GpuSampler(module, host, device, interval_ns, counters) for device in devices]
 
 
@@ -153,31 +190,44 @@ def write_samples(path: Path, samplers: Sequence[GpuSampler]) -> None:
     part.replace(path)
 
 
-def _say(*words: str) -> None:
-    sys.stdout.write(" ".join(words) + "\n")
-    sys.stdout.flush()
+def _say(voice: TextIO, *words: str) -> None:
+    """One line, whatever ``words`` hold."""
+    voice.write(" ".join(" ".join(words).split()) + "\n")
+    voice.flush()
 
 
-def main(arguments: Sequence[str]) -> None:
-    """See the module's docstring."""
+def _sample(arguments: Sequence[str], voice: TextIO) -> None:
     path, interval_ns, counters, *devices = arguments
-    try:
-        samplers = open_samplers([int(device) for device in devices], int(interval_ns), counters.split(","))
-    except RefusedError as error:
-        _say("refused", str(error))
-        return
-    _say("ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
+    samplers = open_samplers([int(device) for device in devices], int(interval_ns), counters.split(","))
+    _say(voice, "ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
     sys.stdin.readline()
     for sampler in samplers:
         sampler.start()
     sys.stdin.readline()
     for sampler in samplers:
         sampler.stop()
-    try:
+    with told("the samples cannot be written"):
         write_samples(Path(path), samplers)
-    except MemoryError:
-        _say("too much")
+    _say(voice, "written")
+
+
+def main(arguments: Sequence[str], voice: TextIO) -> int:
+    """See the module's docstring; what it says goes to ``voice``."""
+    try:
+        with told("its sampler failed"):
+            _sample(arguments, voice)
+    except TooMuchError:
+        _say(voice, "too much")
+    except RefusedError as error:
+        _say(voice, "refused", str(error))
+    except SamplingError as error:
+        _say(voice, "failed", str(error))
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # Libraries may print what they like: it goes where errors go, and the words above stay alone.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace") as out:
+        os.dup2(2, 1)
+        sys.exit(main(sys.argv[1:], out))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from .secrets import without_secrets
 PROGRAM = Path(pm_sampler.__file__)
 READY_S = 15.0
 WRITE_S = 30.0
+END_S = 2.0
 
 LINKS = ("pm_pcie_read_bytes_per_s", "pm_pcie_write_bytes_per_s")
 ACTIVITY = ("pm_sm_active_percent", "pm_tensor_active_percent", "pm_dram_read_percent", "pm_dram_write_percent")
@@ -51,26 +53,37 @@ EFFORTS = (
 
 
 class PmSampling:
-    """Samples GPUs (NVML's numbers) within its blocks. What a host does not allow is tried once; ``remark`` says why.
+    """Samples GPUs (NVML's numbers) within its blocks; ``remark`` says what was lost, and why.
 
-    A block that the GPU's buffer did not hold has no samples, and the next one asks for less.
-
-    A sampler takes a second to start: ``prepare`` does that ahead of the block.
+    What a host does not allow is tried once. What fails otherwise costs the samples of one block, and a block that the
+    GPU's buffer did not hold has the next ones of the same server ask for less. A sampler takes a second to start:
+    ``prepare`` does that ahead of the block. ``interval_ns`` is how far apart the last block's samples were asked for,
+    ``None`` where it has none.
     """
 
-    def __init__(self, gpus: Sequence[int]) -> None:
+    def __init__(self, gpus: Sequence[int], scrub: Callable[[str], str] = str) -> None:
         self._gpus = [str(gpu) for gpu in gpus]
+        self._scrub = scrub
         self._file = Path()
-        self._efforts = list(EFFORTS) if gpus else []
+        self._efforts = list(EFFORTS)
+        self._is_refused = not gpus
         self._process: subprocess.Popen[str] | None = None
         self._rows: list[Row] = []
+        self.interval_ns: int | None = None
         self.remark: str | None = None
+
+    def begin_anew(self) -> None:
+        """A server starts: what another one's windows were too much for need not be too much for its own."""
+        self._efforts = list(EFFORTS)
 
     def prepare(self, scratch: Path) -> None:
         """Start the sampler of the next block, whose file goes into ``scratch``; without one, a block does nothing."""
-        self._file = scratch / "counters.npz"
-        if self._efforts and self._process is None:
-            self._start(self._efforts[0])
+        self._file, self.interval_ns = scratch / "counters.npz", None
+        if self._efforts and not self._is_refused and self._process is None:
+            try:
+                self._start(self._efforts[0])
+            except OSError as error:
+                self._lose(f"their sampler cannot be started ({error.strerror})")
 
     def __enter__(self) -> Self:
         if self._process is not None and self._process.stdin is not None:
@@ -83,16 +96,15 @@ class PmSampling:
         process, self._process = self._process, None
         if process is None:
             return
-        said = ""
         try:
-            said, _ = process.communicate("\n", timeout=WRITE_S)
-        except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
-            process.kill()
-            process.wait()
-        if said.startswith("too much"):
-            self._ease()
+            # The end of its input is the second line that the sampler waits for.
+            said, _ = process.communicate(timeout=WRITE_S)
+        except subprocess.TimeoutExpired:
+            self._lose(f"their sampler did not answer within {WRITE_S:.0f} s{self._last_error()}")
         else:
-            self._read()
+            self._take(said.strip(), process.returncode)
+        finally:
+            _end(process)
 
     def between(self, start_ns: int, end_ns: int) -> list[Row]:
         """The samples taken in a span of UTC nanoseconds."""
@@ -101,47 +113,76 @@ class PmSampling:
     def end(self) -> None:
         """End a sampler that no block has used."""
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            _end(self._process)
             self._process = None
 
     def _start(self, effort: Effort) -> None:
-        """Start a sampler, or note why there will be none."""
+        """Start a sampler, or note why there is none."""
         self._file.unlink(missing_ok=True)
         arguments = [str(self._file), str(effort.interval_ns), ",".join(effort.counters), *self._gpus]
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(PROGRAM), *arguments],
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        with self._errors.open("wb") as errors:
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-P", str(PROGRAM), *arguments],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
         said = _first_line(process)
-        if said.startswith("ready"):
-            self._process = process
+        if said and said.startswith("ready"):
             return
-        process.kill()
-        process.communicate()
-        self._efforts.clear()
-        reason = said.removeprefix("refused ") or "their sampler ended at once"
-        self.remark = f"GPU counters are not sampled: {reason}"
+        self._process = None
+        _end(process, END_S if said is not None else 0.0)
+        if said is None:
+            self._lose(f"their sampler did not answer within {READY_S:.0f} s{self._last_error()}")
+        else:
+            self._take(said, process.returncode)
+
+    @property
+    def _errors(self) -> Path:
+        return self._file.with_suffix(".log")
+
+    def _last_error(self) -> str:
+        """The last line that the sampler, or a library in it, has written to its standard error."""
+        lines = self._errors.read_text("utf-8", "replace").split("\n") if self._errors.is_file() else []
+        return next((f": {line.strip()[:200]}" for line in reversed(lines) if line.strip()), "")
+
+    def _take(self, said: str, status: int) -> None:
+        """Take the samples of a sampler that has ended, or note what it said instead."""
+        word, _, reason = said.partition(" ")
+        if said == "written":
+            self._read()
+        elif said == "too much":
+            self._ease()
+        elif word == "refused":
+            self._is_refused = True
+            self.remark = self._scrub(f"GPU counters are not sampled: {reason}")
+        elif word == "failed":
+            self._lose(reason)
+        else:
+            how = f"said '{said[:200]}'" if said else _ended(status)
+            self._lose(f"their sampler {how}{self._last_error()}")
+
+    def _lose(self, reason: str) -> None:
+        self.remark = self._scrub(f"the GPU counters of a window were lost: {reason}")
 
     def _ease(self) -> None:
         """Sample less in the next block."""
-        lost = "the GPU counters of a window were lost: they were more than the GPU's buffer holds"
         self._efforts.pop(0)
-        self.remark = f"{lost}; {'the next ones are sampled less' if self._efforts else 'none are sampled any more'}"
+        then = "the next ones of this server are sampled less" if self._efforts else "this server's are sampled no more"
+        self._lose(f"they were more than the GPU's buffer holds; {then}")
 
     def _read(self) -> None:
         try:
             with np.load(self._file, allow_pickle=False) as archive:
                 names = archive["counters"].tolist()
                 columns = [archive[name].tolist() for name in ("time", "device", "counter", "value")]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-            self.remark = "the GPU counters of a window were lost: their sampler ended early"
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            self._lose(f"{self._file.name} cannot be read ({type(error).__name__}: {error})")
             return
+        self.interval_ns = self._efforts[0].interval_ns
         self._rows += [
             (when, device, names[counter], value) for when, device, counter, value in zip(*columns, strict=True)
         ]
@@ -153,8 +194,27 @@ def _environment() -> dict[str, str]:
     return {**inherited, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def _first_line(process: subprocess.Popen[str]) -> str:
-    """What the sampler says first; nothing where it is silent for too long, or gone."""
+def _first_line(process: subprocess.Popen[str]) -> str | None:
+    """What the sampler says first: ``None`` where it is silent for too long, nothing where it is gone."""
     if process.stdout is None or not select.select([process.stdout], [], [], READY_S)[0]:
-        return ""
+        return None
     return process.stdout.readline().strip()
+
+
+def _end(process: subprocess.Popen[str], patience_s: float = 0.0) -> None:
+    """See that ``process`` is gone; it may still end by itself for ``patience_s``."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _ended(status: int) -> str:
+    """How a process ended, in words."""
+    if status < 0:
+        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
+    return f"ended with status {status}"

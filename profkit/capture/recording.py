@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .context import Context
@@ -15,12 +16,16 @@ from .remarks import window_passes
 from .server import Server
 from .server_log import ServerLog
 from .step_clock import Gaps, read_gaps, without_first
+from .window_ends import ends_since
 
 DONE = re.compile(r"Profiling done")
 """What SGLang logs when it has closed a window by itself."""
 
 BEGAN, ENDED = re.compile(r"Profiling starts"), re.compile(r"Stop profiling|Profiling done")
-"""What each rank logs just before its recorder starts, and before and after it stops."""
+"""What each rank logs just before its recorder starts, and before and after it stops.
+
+A recorder inside the server has written its dump by then, and notes the end itself (``window_ends``).
+"""
 
 TYPICAL, NEAR = 0.47, 0.03
 """Half of a request's output, less what the window itself adds."""
@@ -49,34 +54,41 @@ def record_window(
     since = server.log.position
     context.say(f"{server.phase}: {steps} forward passes")
     window.number = 1 + max((other.number for other in context.windows), default=0)
-    window.opened_ns = time.time_ns()
+    window.opened_ns, asked_ns = time.time_ns(), time.monotonic_ns()
+    ended = partial(_ends, context, server.log, since, asked_ns)
     body = context.backend.window(window.number, steps, scratch)
     with context.counters:
         opened = _open(server, window, body, since, settings.windows.record_s, check)
         answered_ns = time.monotonic_ns()
         if opened:
             # Counters only while steps are recorded: a recorder may hold the server long after the last one.
-            server.wait_for(ENDED, since, settings.windows.record_s, patient)
+            server.wait_until(ended, settings.windows.record_s, patient)
+    window.counter_interval_ns = context.counters.interval_ns
     if context.counters.remark:
         context.record.remark(context.counters.remark, context.say)
     if opened and not server.wait_for(DONE, since, settings.windows.record_s, patient):
         _close(server, window, settings.windows.report_s, patient)
     window.closed_ns = time.time_ns()
     if opened:
-        window.gaps_recorded = _recorded_gaps(context, server.log, window, since, answered_ns)
+        began_ns = max(server.log.times_of(BEGAN, since), default=answered_ns)
+        ended_ns = min(ended(), default=time.monotonic_ns())
+        window.gaps_recorded = _recorded_gaps(context, window, began_ns, ended_ns)
         if context.backend.importer:
             server.wait_while_runs(context.backend.importer, settings.windows.report_s)
     load.expect_tokens()
 
 
-def _recorded_gaps(context: Context, log: ServerLog, window: Window, since: int, answered_ns: int) -> Gaps:
+def _ends(context: Context, log: ServerLog, since: int, asked_ns: int) -> list[int]:
+    """When ranks have ended the window that was asked for at ``asked_ns``: as they note it, and as the log tells."""
+    return [*log.times_of(ENDED, since), *ends_since(context.plugin_folder, asked_ns)]
+
+
+def _recorded_gaps(context: Context, window: Window, began_ns: int, ended_ns: int) -> Gaps:
     """The times from step to step within the window, without the first, which holds the start of the recording.
 
-    The window is from the last rank's start to the first one's end, as the log tells; where it is silent, from the
-    answer to ``/start_profile`` until the window was seen to be closed.
+    The window is from the last rank's start to the first one's end; where the server tells neither, from the answer to
+    ``/start_profile`` until the window was seen to be closed.
     """
-    began_ns = max(log.times_of(BEGAN, since), default=answered_ns)
-    ended_ns = min(log.times_of(ENDED, since), default=time.monotonic_ns())
     return without_first(read_gaps(context.plugin_folder, began_ns, ended_ns, window.concurrency))
 
 

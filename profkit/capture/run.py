@@ -28,6 +28,7 @@ from .server import Server, ServerError
 from .server_log import ServerLog
 from .step_clock import Gaps, read_gaps, remove_rings
 from .surroundings import Say, log_beside, scratch_folder, temporary_places
+from .window_ends import remove_ends
 
 STEADY = 0.1
 """Throughput of two seconds in a row may differ by this share of it."""
@@ -84,7 +85,7 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
         for remark in plan.remarks:
             tell(remark)
         failure = None
-        counters = PmSampling(plan.devices)
+        counters = PmSampling(plan.devices, scrub)
         for one in plan.passes:
             interrupts.raise_from(1)
             failure = _run_pass(Context(plan, one, backends[one.recorder], record, scrub, interrupts, tell, counters))
@@ -98,6 +99,7 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
 def _run_pass(context: Context) -> ServerError | None:
     """One server start. A server that fails is recorded, with all windows before that, and returned."""
     sampler = Sampler(context.plan.devices)
+    context.counters.begin_anew()
     with scratch_folder() as scratch:
         try:
             with sampler:
@@ -107,6 +109,7 @@ def _run_pass(context: Context) -> ServerError | None:
             collect(context, scratch, sampler)
             context.record.save()
             remove_rings(context.plugin_folder)
+            remove_ends(context.plugin_folder)
 
 
 def _serve(context: Context, scratch: Path) -> ServerError | None:

@@ -119,9 +119,13 @@ class Server:
 
     def wait_for(self, pattern: re.Pattern[str], since: int, timeout_s: float, check: Callable[[], None]) -> bool:
         """Wait until a line of the log matches; ``False`` if none does within the time."""
+        return self.wait_until(lambda: self.log.find(pattern, since) is not None, timeout_s, check)
+
+    def wait_until(self, is_so: Callable[[], object], timeout_s: float, check: Callable[[], None]) -> bool:
+        """Wait until ``is_so`` gives something true; ``False`` if that does not come within the time."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            if self.log.find(pattern, since):
+            if is_so():
                 return True
             check()
             time.sleep(0.05)

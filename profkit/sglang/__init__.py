@@ -6,7 +6,8 @@ it in each of its processes; it does nothing unless capture has set the environm
     PROFKIT_SGLANG=1      turns the plugin on
     PROFKIT_OUT=FOLDER    where each process leaves its record: ``plugin-PID.json`` (probes found and missing, faults,
                           ranks) and ``modules-PID.jsonl.gz`` (module by moment during graph capture); without it
-                          only ranges are pushed, and no steps are timed (``steps-PID.bin``)
+                          only ranges are pushed, and no steps are timed (``steps-PID.bin``);
+                          with ``cupti`` also when each window ended (``ends-PID.txt``)
     PROFKIT_RECORDER=...  ``nsys`` (the default) and ``cupti`` see NVTX ranges, ``torch`` those of its own profiler;
                           with ``cupti`` this process records itself (``cupti_recorder``)
 

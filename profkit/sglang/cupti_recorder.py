@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,10 @@ class CuptiRecorder:
             self._cupti.activity_disable(kind)
         self._cupti.activity_flush_all(1)
 
-    def close(self) -> str | None:
+    def close(self, when_ended: Callable[[], None] = lambda: None) -> str | None:
         """End the window and write its dump; what the user should know of it, if anything.
+
+        ``when_ended`` is called once the GPU is done with what is recorded, long before the dump is written.
 
         Raises ``LayoutError`` where the records are not those of the installed cupti-python, ``OSError`` where the
         dump cannot be written; the next window can be opened all the same.
@@ -115,6 +117,7 @@ class CuptiRecorder:
             importlib.import_module("torch").cuda.synchronize()
         finally:
             ended = time.time_ns()
+            when_ended()
             self._disable()
         dropped = self._dropped()
         sizes = record_sizes(self._library, self._buffers.filled())

@@ -162,7 +162,7 @@ def open_hook(windows: Windows) -> Hook:
 
 
 def close_hook(windows: Windows) -> Hook:
-    """Close the window before SGLang's profiler says that it is done."""
+    """Close the window before SGLang's profiler says that it stops: what the window held is written by then."""
 
     def closed(original: Original, *args: Any, **kwargs: Any) -> Any:
         windows.close()

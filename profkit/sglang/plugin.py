@@ -32,7 +32,7 @@ class Plugin:
             self._record.taken_for(".".join(map(str, NEWEST)))
         self._folder = folder
         self._stack = RangeStack(domain, self._record.fault, self._first_step)
-        self._windows = Windows(recorder, self._record)
+        self._windows = Windows(recorder, self._record, folder)
         self._recorder = ModuleRecorder(folder, self._record)
         self._registry: Any = importlib.import_module(REGISTRY)
         self._installed: set[str] = set()

@@ -7,16 +7,20 @@ from typing import Any
 
 from .cupti_recorder import CuptiRecorder
 from .record import ProcessRecord
+from .window_ends import note_end
 
 
 class Windows:
     """The windows of this process. ``recorder`` is ``cupti``, or one that records from outside, which needs none.
 
+    The end of each is noted in ``folder``, if there is one, before its dump is written.
+
     Nothing here raises into the server: what fails is noted in the process's record.
     """
 
-    def __init__(self, recorder: str, record: ProcessRecord) -> None:
+    def __init__(self, recorder: str, record: ProcessRecord, folder: Path | None = None) -> None:
         self.records_itself = recorder == "cupti"
+        self._folder = folder
         self._record = record
         self._recorder: CuptiRecorder | None = None
 
@@ -45,7 +49,7 @@ class Windows:
         if self._recorder is None:
             return
         try:
-            remark = self._recorder.close()
+            remark = self._recorder.close(lambda: note_end(self._folder))
             if remark is not None:
                 self._record.remark(remark)
         except Exception as error:

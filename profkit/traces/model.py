@@ -257,7 +257,8 @@ class Run:
     ``step_times`` are those of decode steps of ``concurrency`` requests while nothing was recorded,
     ``step_times_recorded`` those of the same server within the recording; ``recording_cost`` compares both at the same
     contexts, which the recorded steps need not share with all others.
-    ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``).
+    ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``). ``counter_interval_ns`` is how far apart
+    hardware counters were asked for, ``None`` where none were sampled.
     """
 
     config: str = ""
@@ -274,6 +275,7 @@ class Run:
     step_times_recorded: StepTimes | None = None
     recording_cost: RecordingCost | None = None
     recorder: str = ""
+    counter_interval_ns: int | None = None
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -87,8 +87,9 @@ class Kineto:
 
 def begin(rank: int, ranks: int) -> None:
     """What the plugin does when its process starts."""
-    global RECORDER, CLOCK
+    global RECORDER, CLOCK, note_end
     from profkit.sglang.step_clock import StepClock
+    from profkit.sglang.window_ends import note_end
 
     leave_record(rank)
     RECORDER = Kineto(rank, ranks) if os.environ["PROFKIT_RECORDER"] == "torch" else Nvtx()
@@ -170,6 +171,7 @@ class Scheduler:
             peer.put(order)
 
     def close_window(self) -> None:
+        note_end(Path(os.environ["PROFKIT_OUT"]))
         print("[standin TP0] Stop profiling...", flush=True)
         self.tell("stop")
         RECORDER.stop()

@@ -193,6 +193,26 @@ def test_samples_go_to_the_gpu_on_the_same_bus(plan: Plan) -> None:
     assert load_bundle(plan.folder / "c4").samples.device.tolist() == [1, 0]
 
 
+def test_hardware_counters_are_those_of_the_recording(plan: Plan) -> None:
+    """With a margin, on both sides; NVML's tell of all the time. Without a GPU the ranges say when that was."""
+    zero, margin = 1_700_000_000_000_000_000, 1_000_000
+    with_ops = TraceBuilder().rank(0)
+    for number in range(3):
+        at = 5_000_000 + 1000 * number
+        with_ops = with_ops.range(at, at + 900, "step:decode bs=4").launch(at + 1, at + 2, "k", at + 700, at + 1600)
+    for trace, first, last in ((with_ops.trace(), 5_000_700, 5_003_600), (steps(4, 4, 4), 0, 2900)):
+        times = (first - margin - 1, first - margin, last + margin, last + margin + 1)
+        rows = [(zero + time, 0, name, 1.0) for time in times for name in ("pm_sm_active_percent", "power_w")]
+        window = Window(4, True, f"c{last}", opened_ns=zero, counter_interval_ns=50_000)
+        import_window(plan, window, Recorded(trace, zero), rows, {}, {})
+        kept = load_bundle(plan.folder / window.name)
+        names = [kept.strings[number] for number in kept.samples.counter.tolist()]
+        found = list(zip(kept.samples.time.tolist(), names, strict=True))
+        assert [time for time, name in found if name == "power_w"] == list(times)
+        assert [time for time, name in found if name != "power_w"] == list(times[1:3])
+        assert kept.run.counter_interval_ns == 50_000
+
+
 def test_signals_count_and_raise_only_where_they_may() -> None:
     said: list[str] = []
     interrupts = Interrupts(said.append)

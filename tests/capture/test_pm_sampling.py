@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,16 @@ import numpy as np
 import pytest
 
 from profkit.capture import pm_sampler, pm_sampling
-from profkit.capture.pm_sampling import EFFORTS, PmSampling
+from profkit.capture.pm_sampling import EFFORTS, Effort, PmSampling
+from profkit.capture.secrets import Scrubber
 
 SCRIPT = """
-import sys
+import functools, os, signal, sys, time
 import numpy as np
 path, interval, counters, *devices = sys.argv[1:]
-print({said}, flush=True)
+print(interval, counters, file=open(path.replace('counters.npz', 'asked'), 'a'))
+say = functools.partial(print, flush=True)
+{does}
 sys.stdin.readline()
 sys.stdin.readline()
 names = counters.split(",")
@@ -26,56 +30,74 @@ np.savez(
     open(path, "wb"), counters=np.array(names), time=np.array([10, 20]), device=np.array([int(devices[0])] * 2),
     counter=np.array([0, 1]), value=np.array([1.5, 2.5]),
 )
+print("written", flush=True)
 """
+
+WORKS = 'say("ready", counters)'
+HANGS = 'print("busy", file=sys.stderr, flush=True); time.sleep(60)'
 
 Played = Callable[[str], PmSampling]
 
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
-    def with_words(said: str) -> PmSampling:
+    def acting(does: str) -> PmSampling:
         program = tmp_path / "sampler.py"
-        program.write_text(SCRIPT.format(said=said))
+        program.write_text(SCRIPT.format(does=does))
         monkeypatch.setattr(pm_sampling, "PROGRAM", program)
-        sampling = PmSampling([3])
+        sampling = PmSampling([3], Scrubber({}))
         sampling.prepare(tmp_path)
         return sampling
 
-    return with_words
+    return acting
 
 
 def test_samples_of_a_window_are_kept_under_nvmls_number(played: Played) -> None:
-    sampling = played('"ready", counters')
+    sampling = played(WORKS)
     with sampling:
         pass
     assert sampling.between(0, 15) == [(10, 3, EFFORTS[0].counters[0], 1.5)]
-    assert sampling.remark is None
+    assert (sampling.remark, sampling.interval_ns) == (None, EFFORTS[0].interval_ns)
 
 
 def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played, tmp_path: Path) -> None:
-    sampling = played('"refused this user may not read GPU counters: run as root"')
+    sampling = played('say("refused this user may not read GPU counters: run as root")')
     for _ in range(2):
+        sampling.begin_anew()
         sampling.prepare(tmp_path)
         with sampling:
             pass
-    assert sampling.between(0, 100) == []
+        (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
+    assert (sampling.between(0, 100), sampling.interval_ns) == ([], None)
     assert sampling.remark == "GPU counters are not sampled: this user may not read GPU counters: run as root"
 
 
-FULL = '"ready", flush=True); [sys.stdin.readline() for _ in range(2)]; print("too much"); raise SystemExit(0'
+FULL = "say('ready'); sys.stdin.readline(); sys.stdin.readline(); say('too much'); sys.exit()"
 
 
-def test_less_is_sampled_in_the_block_after_one_that_the_buffer_did_not_hold(played: Played, tmp_path: Path) -> None:
+def asked(folder: Path) -> list[Effort]:
+    """What each sampler was asked for."""
+    lines = (line.split() for line in (folder / "asked").read_text().splitlines())
+    return [Effort(tuple(counters.split(",")), int(interval)) for interval, counters in lines]
+
+
+def test_less_is_sampled_of_a_server_after_a_window_that_the_buffer_did_not_hold(
+    played: Played, tmp_path: Path
+) -> None:
+    """And all again of the next server."""
     sampling = played(FULL)
     with sampling:
         pass
     lost = "the GPU counters of a window were lost: they were more than the GPU's buffer holds"
-    assert (sampling.between(0, 100), sampling.remark) == ([], f"{lost}; the next ones are sampled less")
-    (tmp_path / "sampler.py").write_text(SCRIPT.format(said='"ready", counters'))
-    sampling.prepare(tmp_path)
-    with sampling:
-        pass
-    assert sampling.between(0, 15)[0][2] == EFFORTS[1].counters[0]
+    assert (sampling.between(0, 100), sampling.remark) == ([], f"{lost}; the next ones of this server are sampled less")
+    (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
+    for _ in range(2):
+        sampling.prepare(tmp_path)
+        with sampling:
+            pass
+        sampling.begin_anew()
+    assert asked(tmp_path) == [EFFORTS[0], EFFORTS[1], EFFORTS[0]]
+    assert len(sampling.between(0, 100)) == 4
 
 
 def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: Path) -> None:
@@ -84,19 +106,54 @@ def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: 
         with sampling:
             pass
         sampling.prepare(tmp_path)
-    assert sampling.remark is not None and sampling.remark.endswith("none are sampled any more")
+    assert sampling.remark is not None and sampling.remark.endswith("this server's are sampled no more")
 
 
-def test_a_sampler_that_ends_at_once_is_a_remark(played: Played) -> None:
-    assert played('""); raise SystemExit(1').remark == "GPU counters are not sampled: their sampler ended at once"
+LOST = "the GPU counters of a window were lost: "
 
 
-def test_a_sampler_that_dies_loses_its_samples_only(played: Played) -> None:
-    sampling = played('"ready"); raise SystemExit(1')
+@pytest.mark.parametrize(
+    ("does", "fault"),
+    [
+        ('sys.exit("TOKEN=hf_abcdefghijklmnopqrstuvwx refused")', "ended with status 1: TOKEN=[removed] refused"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by signal 11 (Segmentation fault)"),
+        ('say("what?")', "said 'what?'"),
+        (HANGS, "did not answer within 1 s: busy"),
+        ('say("ready"); sys.exit(4)', "ended with status 4"),
+        (f'say("ready"); {HANGS}', "did not answer within 1 s: busy"),
+    ],
+)
+def test_a_sampler_that_fails_costs_one_window_and_says_why(
+    does: str, fault: str, played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pm_sampling, "READY_S", 1.0)
+    monkeypatch.setattr(pm_sampling, "WRITE_S", 1.0)
+    sampling = played(does)
     with sampling:
         pass
-    assert sampling.between(0, 100) == []
-    assert sampling.remark == "the GPU counters of a window were lost: their sampler ended early"
+    assert (sampling.between(0, 100), sampling.interval_ns) == ([], None)
+    assert sampling.remark == f"{LOST}their sampler {fault}"
+    (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
+    sampling.prepare(tmp_path)
+    with sampling:
+        pass
+    assert len(sampling.between(0, 100)) == 2
+
+
+def test_samples_that_cannot_be_read(played: Played, tmp_path: Path) -> None:
+    sampling = played('say("ready"); sys.stdin.readline(); say("written"); sys.exit()')
+    (tmp_path / "counters.npz").write_bytes(b"no archive")
+    with sampling:
+        pass
+    assert sampling.remark is not None and sampling.remark.startswith(f"{LOST}counters.npz cannot be read (")
+
+
+def test_a_sampler_that_cannot_be_started(played: Played, tmp_path: Path) -> None:
+    sampling = played(WORKS)
+    with sampling:
+        pass
+    sampling.prepare(tmp_path / "gone")
+    assert sampling.remark == f"{LOST}their sampler cannot be started (No such file or directory)"
 
 
 def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,15 +202,16 @@ def test_counters_that_need_a_second_pass_are_left_out() -> None:
     ]
 
 
-def fake_cupti(monkeypatch: pytest.MonkeyPatch, enable: Callable[[], None]) -> None:
+def fake_cupti(monkeypatch: pytest.MonkeyPatch, status: object = 0, **failing: Exception) -> None:
+    """The modules that the sampler imports; the collector's methods named in ``failing`` raise."""
+
     class Collector:
         _chip_name = "GH100"
 
         def __init__(self, device: int) -> None:
             self.metrics: list[str] = []
 
-        def enable(self) -> None:
-            enable()
+        def enable(self) -> None: ...
 
         def configure(self, metrics: list[str], **settings: int) -> None:
             self.metrics = metrics
@@ -165,8 +223,16 @@ def fake_cupti(monkeypatch: pytest.MonkeyPatch, enable: Callable[[], None]) -> N
         def decode(self, max_samples: int) -> list[Any]:
             return [SimpleNamespace(end_timestamp=5, metric_values=[float(n) for n, _ in enumerate(self.metrics)])]
 
+    def raising(error: Exception) -> Callable[..., None]:
+        def method(*args: object, **settings: object) -> None:
+            raise error
+
+        return method
+
+    for name, error in failing.items():
+        setattr(Collector, name, raising(error))
     modules = {
-        "cuda.bindings.driver": SimpleNamespace(cuInit=lambda flags: None),
+        "cuda.bindings.driver": SimpleNamespace(cuInit=lambda flags: (status,)),
         "cupti.cupti": SimpleNamespace(get_timestamp=lambda: 0),
         "cupti.pm_sampling": SimpleNamespace(Collector=Collector),
         "cupti.profiler_host": SimpleNamespace(
@@ -179,13 +245,68 @@ def fake_cupti(monkeypatch: pytest.MonkeyPatch, enable: Callable[[], None]) -> N
         monkeypatch.setitem(sys.modules, package, ModuleType(package))
 
 
-def test_a_user_without_permission_is_told_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise PermissionError("ERROR_INSUFFICIENT_PRIVILEGES")
+def said(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[int, list[str]]:
+    """What the sampler's process would say and end with, of a window that opens and ends at once."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
+    voice = io.StringIO()
+    status = pm_sampler.main([str(folder / "counters.npz"), "50000", "pm_pcie_read_bytes_per_s", "0"], voice)
+    return status, voice.getvalue().splitlines()
 
-    fake_cupti(monkeypatch, refuse)
-    with pytest.raises(pm_sampler.RefusedError, match="NVreg_RestrictProfilingToAdminUsers=0"):
-        pm_sampler.open_samplers([0], 1, list(pm_sampler.COUNTERS))
+
+READY = "ready pm_pcie_read_bytes_per_s"
+
+
+@pytest.mark.parametrize(
+    ("failing", "words"),
+    [
+        ({}, [READY, "written"]),
+        (
+            {"enable": PermissionError("ERROR_INSUFFICIENT_PRIVILEGES")},
+            [
+                "refused this user may not read GPU counters: run as root, or load the driver with "
+                "NVreg_RestrictProfilingToAdminUsers=0"
+            ],
+        ),
+        ({"__init__": OSError("gone")}, ["failed PM sampling of GPU 0 cannot be opened (OSError: gone)"]),
+        ({"enable": KeyError("x")}, ["failed PM sampling of GPU 0 cannot be opened (KeyError: 'x')"]),
+        (
+            {"configure": RuntimeError("a line\nand another")},
+            ["failed PM sampling of GPU 0 cannot be configured (RuntimeError: a line and another)"],
+        ),
+        ({"start": OSError("busy")}, [READY, "failed PM sampling of GPU 0 does not start (OSError: busy)"]),
+        ({"stop": OSError("busy")}, [READY, "failed PM sampling of GPU 0 does not stop (OSError: busy)"]),
+        ({"decode": ValueError("?")}, [READY, "failed the samples of GPU 0 cannot be decoded (ValueError: ?)"]),
+        ({"decode": MemoryError()}, [READY, "too much"]),
+        ({"status": 100}, ["failed the CUDA driver does not start (cuInit: 100)"]),
+    ],
+)
+def test_the_sampler_never_ends_without_a_word(
+    failing: dict[str, Any], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_cupti(monkeypatch, **failing)
+    status, lines = said(monkeypatch, tmp_path)
+    assert lines == words
+    assert status == int(words[-1].startswith("failed"))
+
+
+def test_samples_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_cupti(monkeypatch)
+    status, lines = said(monkeypatch, tmp_path / "gone")
+    assert (status, lines[0]) == (1, READY)
+    assert lines[1].startswith("failed the samples cannot be written (FileNotFoundError: ")
+
+
+def test_the_real_process_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a library prints does not get between its words."""
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "__init__.py").write_text('print("a banner", flush=True)\nraise ImportError("no libcuda.so")')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    sampling = PmSampling([0])
+    sampling.prepare(tmp_path)
+    assert sampling.remark == (
+        "GPU counters are not sampled: no libcuda.so: pip install 'cupti-python>=13.3' samples GPU counters"
+    )
+    assert (tmp_path / "counters.log").read_text() == "a banner\n"
 
 
 def test_without_cupti_python_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +316,7 @@ def test_without_cupti_python_the_package_is_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_was_sampled_is_written_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_cupti(monkeypatch, lambda: None)
+    fake_cupti(monkeypatch)
     samplers = pm_sampler.open_samplers([1], 50_000, list(pm_sampler.COUNTERS))
     for sampler in samplers:
         sampler.start()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,6 +110,34 @@ def test_a_profiler_that_says_no_folder(strange: Any, host: Host, tmp_path: Path
     windows.open(profiler(tmp_path / "window-2"))
     windows.close()
     assert (tmp_path / "window-2").exists(), "the next window is a window again"
+
+
+@pytest.mark.parametrize("fault", [None, RuntimeError("CUDA error")])
+def test_the_end_is_noted_before_anything_is_written(
+    fault: Exception | None, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the GPU is done, or cannot be waited for."""
+    seen: dict[str, bool] = {}
+
+    def look(name: str) -> None:
+        seen.setdefault(name, bool(list(tmp_path.glob("ends-*.txt"))))
+
+    def synchronize() -> None:
+        look("synchronize")
+        if fault:
+            raise fault
+
+    windows = Windows("cupti", kept(tmp_path), tmp_path)
+    windows.prepare()
+    windows.open(profiler(tmp_path / "window-1"))
+    host.synchronize = synchronize
+    monkeypatch.setattr(host.cupti, "activity_flush_all", lambda forced: look("flush"))
+    windows.close()
+    assert seen == {"synchronize": False, "flush": True}
+    assert (tmp_path / "window-1").exists() == (fault is None)
+    windows.close()
+    (end,) = (tmp_path / f"ends-{os.getpid()}.txt").read_text().split()
+    assert 0 < int(end) <= time.monotonic_ns()
 
 
 def test_what_the_user_should_know(host: Host, tmp_path: Path) -> None:

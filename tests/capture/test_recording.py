@@ -1,0 +1,146 @@
+"""When a window's counters end: with its last step, whichever recorder writes how long after it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from profkit.capture.importing import Window
+from profkit.capture.recording import record_window
+from profkit.capture.secrets import Scrubber
+from profkit.capture.server import Server
+from profkit.capture.server_log import ServerLog
+from profkit.capture.settings import Settings
+from profkit.capture.step_clock import Gaps
+from profkit.capture.window_ends import ends_since, remove_ends
+from profkit.sglang.step_clock import StepClock
+from profkit.sglang.window_ends import note_end
+
+STEP_S, DUMP_S = 0.02, 0.6
+Scene = Callable[[list[str]], tuple[float, Gaps]]
+
+
+class Counters:
+    """Notes when it was told to sample no more."""
+
+    remark, interval_ns, ended = None, 50_000, 0.0
+
+    def prepare(self, scratch: Path) -> None: ...
+
+    def __enter__(self) -> Counters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = time.monotonic()
+
+
+class Endpoints:
+    """A server of one rank: when a window is asked for it runs steps, and ends it in the given order."""
+
+    def __init__(self, order: list[str], folder: Path, voice: int) -> None:
+        self.order, self.folder, self.voice = order, folder, voice
+        self.last_step = 0.0
+        self.thread = threading.Thread(target=self.run)
+
+    def start_profile(self, body: dict[str, object], timeout_s: float) -> None:
+        self.say("Profiling starts")
+        self.thread.start()
+
+    def say(self, text: str) -> None:
+        os.write(self.voice, f"[TP0] {text}\n".encode())
+
+    def run(self) -> None:
+        clock = StepClock(self.folder / "steps-1.bin")
+        for _ in range(6):
+            clock.note(time.monotonic_ns(), 1, True)
+            time.sleep(STEP_S)
+        self.last_step = time.monotonic()
+        for what in self.order:
+            if what == "dump":
+                time.sleep(DUMP_S)
+                clock.note(time.monotonic_ns(), 1, True)  # another rank may go on meanwhile
+                clock.note(time.monotonic_ns(), 1, True)
+            elif what == "note":
+                note_end(self.folder)
+            else:
+                self.say(what)
+        os.close(self.voice)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    threads = []
+
+    def play(order: list[str]) -> tuple[float, Gaps]:
+        """How long after the last step the counters ended, and the recorded gaps."""
+        reads, writes = os.pipe()
+        log = ServerLog(tmp_path / "server.log", Scrubber({}))
+        log.follow(os.fdopen(reads, "rb"))
+        server = Server(["true"], [], {}, 1, tmp_path, log)
+        endpoints, counters = Endpoints(order, tmp_path, writes), Counters()
+        threads.append(endpoints.thread)
+        server.endpoints = endpoints  # type: ignore[assignment]
+        load: Any = SimpleNamespace(
+            accept_length=lambda: 1.0, room=lambda: 1000, progress=lambda: 0.47, expect_tokens=lambda: None
+        )
+        backend = SimpleNamespace(window=lambda *_: {}, importer=None)
+        plan = SimpleNamespace(settings=Settings(name="x"), block_size=None)
+        context: Any = SimpleNamespace(
+            plan=plan, counters=counters, windows=[], backend=backend, plugin_folder=tmp_path, say=lambda text: None
+        )
+        window = Window(1, True, "c1")
+        record_window(context, server, load, window, tmp_path, lambda: None, lambda: None)
+        assert window.counter_interval_ns == 50_000
+        return counters.ended - endpoints.last_step, window.gaps_recorded
+
+    yield play
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["note", "dump", "Stop profiling...", "Profiling done"],
+        ["Stop profiling...", "dump", "Profiling done"],
+        ["Stop profiling-DECODE...", "dump", "Profiling done"],
+    ],
+    ids=["cupti", "nsys and torch", "a stage"],
+)
+def test_counters_end_before_the_recorder_writes(scene: Scene, order: list[str]) -> None:
+    after, gaps = scene(order)
+    assert 0 <= after < DUMP_S / 2
+    assert [len(own) for own in gaps.values()] == [4], "five gaps without the first; none from after the end"
+
+
+def test_a_server_that_notes_no_end_is_told_by_its_log(scene: Scene) -> None:
+    after, _ = scene(["dump", "Stop profiling...", "Profiling done"])
+    assert DUMP_S <= after < 2 * DUMP_S
+
+
+def test_ends_of_other_windows_are_older(tmp_path: Path) -> None:
+    note_end(tmp_path)
+    between = time.monotonic_ns()
+    assert ends_since(tmp_path, between) == []
+    note_end(tmp_path)
+    (end,) = ends_since(tmp_path, between)
+    assert between <= end <= time.monotonic_ns()
+    with next(tmp_path.glob("ends-*.txt")).open("a") as file:
+        file.write("99999999999999999")
+    (tmp_path / "ends-2.txt").write_text("\nno number\n")
+    assert ends_since(tmp_path, between) == [end], "a line is complete with its end"
+    remove_ends(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_folder_nothing_is_noted(tmp_path: Path) -> None:
+    note_end(None)
+    note_end(tmp_path / "gone")
+    assert ends_since(tmp_path, 0) == []

@@ -10,6 +10,17 @@ RESOLVED = 1.2
 """By how much the highest possible rate may exceed the mean for the mean to be told alone."""
 
 
+class CounterSampling(Struct, frozen=True):
+    """How far apart the hardware counters of a device were sampled.
+
+    ``period_ns`` is the usual interval of its samples, ``asked_ns`` the one that capture asked for (``None`` where the
+    recording does not tell).
+    """
+
+    period_ns: int
+    asked_ns: int | None
+
+
 class LinkUse(Struct, frozen=True):
     """Bytes over one link in one direction during the transfers of one kind of collective in one phase.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import F64, I64, Trace
 
+from .counter_result import CounterSampling
 from .intervals import covered_before
 
 PREFIX = "pm_"
@@ -65,6 +66,12 @@ def counters_of(trace: Trace, device: int) -> dict[str, Counter]:
             if counter is not None:
                 found[trace.strings[number]] = counter
     return found
+
+
+def counter_sampling(trace: Trace, device: int) -> CounterSampling | None:
+    """How far apart the samples of ``device`` are; ``None`` without any."""
+    periods = [counter.period_ns for counter in counters_of(trace, device).values()]
+    return CounterSampling(int(np.median(periods)), trace.run.counter_interval_ns) if periods else None
 
 
 def _counter(time: I64, value: F64) -> Counter | None:

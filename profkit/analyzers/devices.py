@@ -12,6 +12,7 @@ from .activity import phase_activity
 from .arrays import distinct
 from .attribution import Attribution
 from .collectives import collective_figures
+from .counters import counter_sampling
 from .cycle import device_steps
 from .intervals import union_length
 from .layers import layer_figures
@@ -55,6 +56,7 @@ def device_figures(
         layers=layer_figures(attribution, device),
         link_use=link_use(attribution, matched, device, collectives.kinds),
         activity=phase_activity(attribution, device),
+        sampling=counter_sampling(trace, device),
     )
 
 

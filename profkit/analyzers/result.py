@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from .counter_result import LinkUse, PhaseActivity
+from .counter_result import CounterSampling, LinkUse, PhaseActivity
 from .economics.result import Economics
 from .graph_result import Boundary, Fallback, GraphPhase, OutsideOps, Synchronisation
 from .inflation_result import Inflation, RecorderCheck
@@ -168,7 +168,7 @@ class LayerFigures(Struct, frozen=True):
 class DeviceFigures(Struct, frozen=True):
     """Everything about one device. Partition and collectives speak of the window, phases of the whole trace.
 
-    ``link_use`` and ``activity`` are ``None`` without samples of hardware counters.
+    ``sampling``, ``link_use`` and ``activity`` are ``None`` without samples of hardware counters.
     """
 
     rank: int
@@ -188,6 +188,7 @@ class DeviceFigures(Struct, frozen=True):
     layers: LayerFigures
     link_use: tuple[LinkUse, ...] | None = None
     activity: tuple[PhaseActivity, ...] | None = None
+    sampling: CounterSampling | None = None
 
 
 class GraphFigures(Struct, frozen=True):

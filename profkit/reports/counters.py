@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.analyzers.counter_result import LinkUse, PhaseActivity
+from profkit.analyzers.counter_result import CounterSampling, LinkUse, PhaseActivity
 from profkit.analyzers.link_use import TITLES, dearest, in_words
 from profkit.analyzers.result import DeviceFigures
-from profkit.analyzers.words import rate
+from profkit.analyzers.words import duration, rate
 
 from .graph_terminal import Block
 from .units import percent, sentence
 from .units import rate as written_rate
 
+AS_ASKED = 0.1
+"""By how much of it the usual interval of samples may differ from the one that was asked for, and not be told so."""
+
 WAYS = {("pcie", "in"): "reads", ("pcie", "out"): "writes", ("nvlink", "in"): "receives", ("nvlink", "out"): "sends"}
+
+
+def every(sampling: CounterSampling | None) -> str:
+    """``every 50.0 µs``, and what was asked for where that is something else; empty without samples."""
+    if sampling is None:
+        return ""
+    period, asked = sampling.period_ns, sampling.asked_ns
+    said = f"every {duration(period)}"
+    if asked is None or abs(period - asked) <= AS_ASKED * asked:
+        return said
+    return f"{said} ({duration(asked)} was asked for)"
 
 
 def link_line(device: DeviceFigures) -> str | None:
@@ -22,7 +36,7 @@ def link_line(device: DeviceFigures) -> str | None:
     if used is None:
         return None
     implied = f"; its message sizes imply {rate(used.bus_bandwidth)}" if used.bus_bandwidth is not None else ""
-    return sentence(f"{in_words(used)}{implied}")
+    return sentence(f"{in_words(used)} {every(device.sampling)}{implied}")
 
 
 def activity_block(device: DeviceFigures, which: str) -> Block | None:
@@ -30,7 +44,7 @@ def activity_block(device: DeviceFigures, which: str) -> Block | None:
     rows = [row for row in device.activity or () if row.told]
     if not rows:
         return None
-    title = f"Activity{which} while the GPU is busy, measured"
+    title = f"Activity{which} while busy, measured {every(device.sampling)}"
     columns = ("phase", "SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
     return Block(title, columns, tuple(activity_cells(row) for row in rows))
 

@@ -32,7 +32,7 @@ from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
-from .counters import activity_cells, link_title, rates, shares, shown_links
+from .counters import activity_cells, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, sections
 from .diff_figures import longest
 from .inflation import figure, folded, part_rows
@@ -128,6 +128,7 @@ def render_report(
         link_rates=rates,
         link_shares=shares,
         activity_cells=activity_cells,
+        every=every,
     )
     return text
 

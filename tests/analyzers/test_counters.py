@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit import Recording, analyze
+from profkit.analyzers.counter_result import CounterSampling
 from profkit.analyzers.counters import Counter, counters_of
 from profkit.analyzers.link_use import dearest, in_words
 from profkit.analyzers.result import DeviceFigures, TraceFigures
@@ -206,12 +207,19 @@ def test_too_few_samples_are_unknown() -> None:
     assert device.link_use is not None
     (row,) = device.link_use
     assert (row.measured_ns, row.bytes, row.mean, row.share, row.peak) == (300 * US, None, None, None, None)
+    assert device.sampling == CounterSampling(period_ns=150 * US, asked_ns=None)
+
+
+def test_the_interval_that_was_asked_for_stands_beside_that_of_the_samples() -> None:
+    trace = carrying(two_ranks(), {READ: (8 * GB, 8 * GB)}, period=150 * US)
+    _, device = analysed(trace.with_run(replace(trace.run, counter_interval_ns=50_000)))
+    assert device.sampling == CounterSampling(period_ns=150 * US, asked_ns=50_000)
 
 
 def test_without_samples_nothing_is_known() -> None:
     analysis, _ = analyze([Recording("run", "", two_ranks())])
     device = json.loads(msgspec.json.encode(analysis))["traces"][0]["devices"]["0"]
-    assert device["link_use"] is None and device["activity"] is None
+    assert device["link_use"] is None and device["activity"] is None and device["sampling"] is None
     nvml = [(t * US, 0, "pcie_rx_bytes_per_s", 1.0) for t in range(0, 3_000, 20)]
     assert analysed(sampled(two_ranks(), nvml))[1].link_use is None
 

@@ -42,13 +42,27 @@ def sampled(trace: Trace, period: int = 500) -> Trace:
 
 def test_the_terminal_tells_link_use_and_activity() -> None:
     text = render_terminal(analysed(("run", sampled(sized())))[1], 110)
-    assert "PCIe reads 50 GB/s, 25 % of the link's 200 GB/s, measured; its message sizes imply" in " ".join(
-        text.split()
-    )
+    said = "PCIe reads 50 GB/s, 25 % of the link's 200 GB/s, measured every 500 ns; its message sizes imply"
+    assert said in " ".join(text.split())
     lines = [line.split() for line in text.splitlines()]
     assert ["phase", "SM", "tensor", "pipe", "DRAM", "of", "the", "GPU's", "DRAM"] in lines
     (draft,) = [line for line in text.splitlines() if line.startswith("draft") and "–" in line and line.endswith("%")]
     assert len(draft.split("  ")) > 4
+    assert "Activity of rank 0 while busy, measured every 500 ns" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [(None, "every 500 ns"), (460, "every 500 ns"), (250, "every 500 ns (250 ns was asked for)")]
+)
+def test_the_sampling_interval_is_told_wherever_counters_are(asked: int | None, said: str) -> None:
+    trace = sampled(sized())
+    trace = trace.with_run(replace(trace.run, counter_interval_ns=asked))
+    figures = analysed(("run", trace))[1]
+    assert f"measured {said};" in " ".join(render_terminal(figures, 200).split())
+    words = Elements(page(("run", trace))).words
+    assert f"counters , {said} " in words
+    assert f"while these collectives moved data, {said}. Where" in words
+    assert f"by phase, measured {said}" in words
 
 
 def test_nothing_is_told_without_samples() -> None:

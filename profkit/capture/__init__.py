@@ -3,7 +3,17 @@
 from .configuration import load_settings, preset_names
 from .cupti import cupti_library
 from .plan import Plan, make_plan
-from .run import capture, dry_run
+from .run import capture, check_recorders, dry_run
 from .settings import Settings
 
-__all__ = ["Plan", "Settings", "capture", "cupti_library", "dry_run", "load_settings", "make_plan", "preset_names"]
+__all__ = [
+    "Plan",
+    "Settings",
+    "capture",
+    "check_recorders",
+    "cupti_library",
+    "dry_run",
+    "load_settings",
+    "make_plan",
+    "preset_names",
+]

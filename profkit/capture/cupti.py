@@ -14,8 +14,11 @@ LIBRARY = "libcupti.so.1?"
 TOOLKIT = "extras/CUPTI/lib64"
 TOOLKITS = Path("/usr/local")
 PACKAGE = "cupti-python"
-COUNTERS = "pm_sampling"
-"""The module of the package ``cupti`` that samples hardware counters."""
+COUNTERS = ("pm_sampling", "profiler_host")
+"""The modules of the package ``cupti`` that sample hardware counters."""
+
+SAMPLES_FROM = (13, 3)
+"""The first release of ``cupti-python`` whose modules do that."""
 
 
 def cupti_library() -> Path | None:
@@ -42,11 +45,28 @@ def cupti_version() -> str:
         return "unknown release"
 
 
-def samples_counters() -> bool:
-    """Whether the package ``cupti`` can sample hardware counters; it is not imported for that."""
-    spec = importlib.util.find_spec("cupti")
+def sampling_lacks() -> str:
+    """What is missing to sample hardware counters, in words; empty where nothing is. Nothing is imported for that."""
+    version = cupti_version()
+    if not version:
+        return "the package cupti is not installed"
+    if version[0].isdigit() and _release(version) < SAMPLES_FROM:
+        return f"{PACKAGE} {version} does not sample them"
+    absent = [name for name in COUNTERS if not _has_module("cupti", name)]
+    if absent:
+        return f"{PACKAGE} {version} has no {' and no '.join(absent)}"
+    return "" if _has_module("cuda", "bindings") else "the package cuda.bindings is not installed"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _has_module(package: str, name: str) -> bool:
+    """Whether ``package`` has a module ``name``, as a folder, as source or compiled."""
+    spec = importlib.util.find_spec(package)
     places = spec.submodule_search_locations or [] if spec else []
-    return any(True for place in places for _ in Path(place).glob(f"{COUNTERS}*"))
+    return any(file.name.split(".")[0] == name for place in places for file in Path(place).glob(f"{name}*"))
 
 
 def _wheels() -> Iterator[Path]:

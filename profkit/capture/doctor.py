@@ -6,8 +6,9 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +17,10 @@ from profkit.traces.nsys_export import OLDEST, find_importer, find_nsys, nsys_ve
 
 from .backends import BACKENDS
 from .checks import NEEDED_BYTES
-from .cupti import PACKAGE, cupti_library, cupti_version, samples_counters
+from .cupti import PACKAGE, SAMPLES_FROM, cupti_library, cupti_version, sampling_lacks
 from .machine import nvml
-from .plugin import GROUP
+from .plugin import GROUP, NAME, TARGET, is_installed
+from .served_plugin import is_left_out, loads_plugins, served_plugin
 from .sglang_source import find_sglang, sglang_version
 
 Status = Literal["ok", "missing", "limited"]
@@ -27,8 +29,6 @@ ADMIN_ONLY = "RmProfilingAdminOnly: 1"
 EXTRA = "pip install 'profkit[capture]'"
 CAPTURE = "capture"
 NSYS, CUPTI, TORCH = (f"--backend {name}" for name in BACKENDS)
-SAMPLES_FROM = "13.3"
-"""The first release of ``cupti-python`` that samples hardware counters."""
 
 SEEN_BY_ALL, SEES_NEWER = (0, 2, 11), 2025
 """The last release of nvtx whose ranges every nsys records, and the year of the first nsys that records later ones."""
@@ -57,15 +57,10 @@ def examine() -> list[Finding]:
     return [*found, _nvtx(release), _plugin(), _counters(), _pm_sampling(), *_disk()]
 
 
-def recorders_of(findings: list[Finding]) -> list[str]:
+def recorders_of(findings: Sequence[Finding]) -> list[str]:
     """The recorders with which ``profkit capture`` would run."""
     missing = {finding.for_ for finding in findings if finding.status == "missing"}
     return [] if CAPTURE in missing else [name for name in BACKENDS if f"--backend {name}" not in missing]
-
-
-def can_capture(findings: list[Finding]) -> bool:
-    """Whether ``profkit capture`` would run with any recorder."""
-    return bool(recorders_of(findings))
 
 
 def _gpus() -> Iterator[Finding]:
@@ -129,7 +124,9 @@ def _cupti() -> Finding:
 def _torch() -> Finding:
     """PyTorch, whose profiler records as well."""
     if not _has("torch"):
-        return Finding("PyTorch", "missing", "not installed for this Python", TORCH, "it comes with SGLang")
+        return Finding(
+            "PyTorch", "missing", "not installed for this Python", TORCH, "pip install torch; it comes with SGLang"
+        )
     return Finding("PyTorch", "ok", _version("torch"))
 
 
@@ -158,11 +155,35 @@ def _version(distribution: str) -> str:
 
 
 def _plugin() -> Finding:
-    """Whether SGLang will find profkit's entry point: capture adds it where profkit is only on PYTHONPATH."""
-    entries = importlib.metadata.entry_points(group=GROUP)
-    if any(entry.name == "profkit" for entry in entries):
-        return Finding("profkit's plugin", "ok", f"entry point profkit of {GROUP}")
-    return Finding("profkit's plugin", "ok", "no package is installed; capture hands it to SGLang on PYTHONPATH")
+    """Whether SGLang will find profkit's entry point, as a server that capture starts would look for it."""
+    what, lost, package = "profkit's plugin", "names of steps and phases", find_sglang()
+    if package is not None and not loads_plugins(package):
+        return Finding(what, "limited", "this SGLang loads no plugins", lost, "install SGLang 0.5.12 or newer")
+    try:
+        found = served_plugin(os.environ)
+    except OSError as error:
+        return Finding(what, "limited", str(error), lost, f"check that {sys.executable} runs")
+    if not found:
+        return Finding(what, "limited", f"no entry point {NAME} of {GROUP} is found", lost, "pip install profkit")
+    for entry in found:
+        if entry.value != TARGET:
+            remedy = f"pip install the profkit that runs here, or uninstall the package that names {entry.value}"
+            return Finding(what, "limited", f"the entry point {NAME} is {entry.value}, not {TARGET}", lost, remedy)
+        if entry.fault:
+            return Finding(what, "limited", f"it cannot be loaded ({entry.fault})", lost, EXTRA)
+    return _named_plugin(what)
+
+
+def _named_plugin(what: str) -> Finding:
+    """The shell may name the plugins that servers load; capture adds profkit's for the ones that it starts."""
+    if is_left_out(os.environ):
+        named = os.environ["SGLANG_PLUGINS"]
+        remedy = f"export SGLANG_PLUGINS={named},{NAME}; `profkit capture` does that for its own"
+        found = f"$SGLANG_PLUGINS is {named}, without {NAME}"
+        return Finding(what, "limited", found, "names of steps in servers that you start", remedy)
+    if is_installed():
+        return Finding(what, "ok", f"entry point {NAME} of {GROUP}")
+    return Finding(what, "ok", "no package is installed; capture hands it to SGLang on PYTHONPATH")
 
 
 def _counters() -> Finding:
@@ -181,12 +202,11 @@ def _counters() -> Finding:
 
 def _pm_sampling() -> Finding:
     """Whether CUPTI's package can sample those counters during a window."""
-    what = "PM sampling"
-    if not samples_counters():
-        remedy = f"pip install '{PACKAGE}>={SAMPLES_FROM}'"
-        return Finding(
-            what, "limited", "the package cupti has no pm_sampling", "PCIe, NVLink, DRAM and SM activity", remedy
-        )
+    what, lacks = "PM sampling", sampling_lacks()
+    if lacks:
+        release = ".".join(map(str, SAMPLES_FROM))
+        remedy = f"pip install '{PACKAGE}>={release}' cuda-bindings"
+        return Finding(what, "limited", lacks, "PCIe, NVLink, DRAM and SM activity", remedy)
     return Finding(what, "ok", f"{PACKAGE} {cupti_version()}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from profkit.traces import UsageError
 
 from .arguments import command_line, resolve
-from .backends import BACKENDS
+from .backends import BACKENDS, check_names
 from .machine import visible_gpus
 from .models import drafter_config, target_config, write_model
 from .remarks import block_size_of, graph_sizes_of, remarks_on
@@ -92,8 +92,7 @@ def make_plan(
     """
     if not concurrencies or min(concurrencies) < 1:
         raise UsageError("--conc: give concurrencies from 1, such as 1,32,128")
-    for unknown in [name for name in backends if name not in BACKENDS]:
-        raise UsageError(f"--backend {unknown}: no such recorder; give {', '.join(BACKENDS)}, or several with commas")
+    recorders = check_names(backends)
     package = find_sglang()
     modes = {"on": (True,), "off": (False,), "both": (True, False)}[graphs or settings.graphs]
     servers: dict[bool, tuple[dict[str, Any], tuple[str, ...]]] = {}
@@ -104,7 +103,6 @@ def make_plan(
         server, renamed = resolve(wanted, known)
         remarks += [*remark, *renamed, *remarks_on(settings, server, max(concurrencies), with_graphs)]
         servers[with_graphs] = server, tuple(_command(server, known))
-    recorders = tuple(dict.fromkeys(backends))
     passes = [
         Pass(with_graphs, recorder, _suffix(servers, with_graphs, recorders, recorder), *servers[with_graphs])
         for recorder in recorders

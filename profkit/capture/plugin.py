@@ -24,11 +24,12 @@ METADATA = "Metadata-Version: 2.1\nName: profkit-capture-plugin\nVersion: 0\n"
 def plugin_environment(environment: Mapping[str, str], scratch: Path, output: Path) -> dict[str, str]:
     """The variables that turn the plugin on in a server: it writes into ``output``, and is found from ``scratch``."""
     paths = [str(Path(profkit.__file__).resolve().parents[1])]
-    if not _is_installed():
+    if not is_installed():
         paths.insert(0, str(_write_entry_point(scratch)))
     inherited = environment.get("PYTHONPATH")
     found = {ENABLE_VARIABLE: "1", FOLDER_VARIABLE: str(output)}
-    found["PYTHONPATH"] = os.pathsep.join([*paths, *([inherited] if inherited else [])])
+    every = [*paths, *(inherited.split(os.pathsep) if inherited else [])]
+    found["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(every))
     others = environment.get("SGLANG_PLUGINS")
     if others and NAME not in others.split(","):
         found["SGLANG_PLUGINS"] = f"{others},{NAME}"
@@ -84,7 +85,8 @@ def _read(file: Path) -> list[_ProcessRecord]:
         return []
 
 
-def _is_installed() -> bool:
+def is_installed() -> bool:
+    """Whether a package of this Python has an entry point called ``profkit``."""
     return any(point.name == NAME for point in importlib.metadata.entry_points(group=GROUP))
 
 

@@ -156,7 +156,7 @@ def open_samplers(devices: Sequence[int], interval_ns: int, counters: Sequence[s
         bindings = importlib.import_module("cupti.cupti")
         module, host = importlib.import_module("cupti.pm_sampling"), importlib.import_module("cupti.profiler_host")
     except ImportError as error:
-        raise RefusedError(f"{error}: pip install 'cupti-python>=13.3' samples GPU counters") from error
+        raise RefusedError(f"{error}: pip install 'cupti-python>=13.3' cuda-bindings") from error
     with told("the CUDA driver does not start"):
         (status,) = driver.cuInit(0)
     if int(status):

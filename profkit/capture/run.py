@@ -57,6 +57,18 @@ def backends_of(plan: Plan) -> dict[str, Backend]:
     return {name: backend_of(name, on_gpu=plan.settings.gpus > 0) for name in plan.backends}
 
 
+def check_recorders(plan: Plan) -> None:
+    """Raise one ``UsageError`` that names everything for which recorders of ``plan`` would not run here."""
+    faults = []
+    for backend in backends_of(plan).values():
+        try:
+            backend.check()
+        except UsageError as error:
+            faults.append(str(error))
+    if faults:
+        raise UsageError("; ".join(dict.fromkeys(faults)))
+
+
 def dry_run(plan: Plan) -> str:
     """The plan as text; nothing is checked, written or started."""
     with scratch_folder() as scratch:
@@ -74,8 +86,7 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
     ``KeyboardInterrupt`` likewise: what was recorded until then is kept.
     """
     backends = backends_of(plan)
-    for backend in backends.values():
-        backend.check()
+    check_recorders(plan)
     check_plan(plan)
     _make_folder(plan.folder)
     write_models(plan)

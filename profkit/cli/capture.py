@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Keep reports that cannot be imported, in raw/. Those of nsys hold the server's whole environment.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the exact plan, and start nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the exact plan, say if a recorder is missing, and start nothing.")
 @click.option("--list", "list_only", is_flag=True, help="Show the configurations that come with profkit.")
 def command(
     config: str | None,
@@ -77,6 +77,7 @@ def command(
     )
     if dry_run:
         click.echo(capture.dry_run(plan))
+        capture.check_recorders(plan)
         return 0
     try:
         record = capture.capture(plan, _command_line(settings.env), lambda line: click.echo(line, err=True))

@@ -27,6 +27,7 @@ SLIPS = (
     ("--conc", "0"),
     ("--backend", "nsys,perf"),
     ("--backend", ""),
+    ("--backend", ","),
 )
 
 
@@ -48,6 +49,26 @@ def test_slips_have_a_message_of_their_own(
     assert "unexpected" not in said
     assert slip[1].partition("=")[0].removesuffix(".B") in said or slip[0] in said
     assert said.count("\n") == 1
+
+
+def test_a_dry_run_says_which_recorders_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the plan, and with the status of a capture that does not start."""
+    monkeypatch.setenv("NSYS", "/nowhere/nsys")
+    monkeypatch.setattr("profkit.capture.backends.cupti.cupti_version", lambda: "")
+    monkeypatch.setattr("profkit.capture.backends.torch.TorchBackend.check", lambda self: None)
+    monkeypatch.setattr("profkit.capture.plan.find_sglang", lambda: None)
+    options = ["capture", "--config", "tp1", "-o", str(tmp_path / "out"), "--dry-run"]
+    assert main([*options, "--backend", "nsys,torch,cupti"]) == 2
+    shown, said = capsys.readouterr()
+    assert shown.count("-m sglang.launch_server") == 3
+    nsys = "$NSYS is /nowhere/nsys, and there is no such file; set it to an nsys, or unset it"
+    cupti = "--backend cupti: the package cupti is missing; pip install 'profkit[capture]'"
+    assert said == f"profkit: {nsys}; {cupti}\n"
+    assert main([*options, "--backend", "torch"]) == 0
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("missing", ["httpx", "psutil"])

@@ -304,7 +304,7 @@ def test_the_real_process_says_what_is_missing(tmp_path: Path, monkeypatch: pyte
     sampling = PmSampling([0])
     sampling.prepare(tmp_path)
     assert sampling.remark == (
-        "GPU counters are not sampled: no libcuda.so: pip install 'cupti-python>=13.3' samples GPU counters"
+        "GPU counters are not sampled: no libcuda.so: pip install 'cupti-python>=13.3' cuda-bindings"
     )
     assert (tmp_path / "counters.log").read_text() == "a banner\n"
 

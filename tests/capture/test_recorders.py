@@ -123,10 +123,17 @@ def test_a_start_of_the_server_for_each(plan: Plan) -> None:
     assert "  with " not in dry_run(single)
 
 
-@pytest.mark.parametrize("given", ["perf", "", "nsys "])
+@pytest.mark.parametrize("given", ["perf", "nsys "])
 def test_an_unknown_recorder(plan: Plan, given: str) -> None:
     with pytest.raises(UsageError, match=f"--backend {given}: no such recorder; give nsys, cupti, torch, or several"):
         make_plan(plan.settings, [1], plan.folder, backends=["nsys", given])
+
+
+@pytest.mark.parametrize("given", [[], [""], ["", ""], ["nsys", ""]])
+def test_no_recorder(plan: Plan, given: list[str]) -> None:
+    said = f"--backend '{','.join(given)}': the name of a recorder is missing; give nsys, cupti, torch, or several"
+    with pytest.raises(UsageError, match=said):
+        make_plan(plan.settings, [1], plan.folder, backends=given)
 
 
 def test_a_failure_belongs_to_its_own_pass(plan: Plan) -> None:
@@ -246,4 +253,4 @@ def test_where_the_library_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         place.parent.mkdir(parents=True)
         place.touch()
         assert cupti_library() == place
-    assert (cupti.cupti_version(), cupti.samples_counters()) == ("", False)
+    assert (cupti.cupti_version(), cupti.sampling_lacks()) == ("", "the package cupti is not installed")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from profkit.traces import ProfkitError, Trace
+from profkit.traces import ProfkitError, Trace, UsageError
 
 BACKENDS = ("nsys", "cupti", "torch")
 """The recorders by name; the first is the default."""
@@ -56,6 +56,16 @@ class Backend(Protocol):
 
     def version(self) -> str:
         """The recorder's release, for the sweep's record."""
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """``names`` of recorders, each once. Raises ``UsageError`` where one is empty or unknown, or there are none."""
+    advice = f"give {', '.join(BACKENDS)}, or several with commas"
+    if not all(names) or not names:
+        raise UsageError(f"--backend '{','.join(names)}': the name of a recorder is missing; {advice}")
+    for unknown in [name for name in names if name not in BACKENDS]:
+        raise UsageError(f"--backend {unknown}: no such recorder; {advice}")
+    return tuple(dict.fromkeys(names))
 
 
 def backend_of(name: str, *, on_gpu: bool) -> Backend:

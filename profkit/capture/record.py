@@ -102,6 +102,7 @@ class Record:
             graphs=one.graphs,
             exit_status=error.server_exit_status,
             log=error.log,
+            recorder=one.recorder,
         )
         self._sweep.failures.append(failure)
         for window in self._windows.values():
@@ -112,7 +113,8 @@ class Record:
             why = "not tried: the server had ended"
             self._windows[name] = Window(concurrency, one.graphs, name, one.recorder, failure=why)
         names = f", not tried: {', '.join(untried)}" if untried else ""
-        self._ended.append(f"the server ended early ({error.phase}){names}")
+        who = f"{one.recorder}, " if len(self._plan.backends) > 1 else ""
+        self._ended.append(f"the server ended early ({who}{error.phase}){names}")
         self.save()
 
     def measured(self, window: Window) -> None:

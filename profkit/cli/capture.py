@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profkit.traces import ProfkitError, Sweep, SweepRun, UsageError
-from profkit.traces.sweep import is_sweep, load_sweep
+from profkit.traces.sweep import failures_in_words, is_sweep, load_sweep
 
 from .common import INCONCLUSIVE
 
@@ -114,6 +114,7 @@ def _summary(folder: Path, sweep: Sweep, plan: Plan) -> str:
         f"{_name(concurrency, one, several)} {_fate(ran.get((concurrency, one.graphs, one.recorder)))}"
         for concurrency, one in wanted
     ]
+    lines += [f"  server failed: {failure}" for failure in failures_in_words(sweep)]
     recorded = sum(1 for run in sweep.runs if run.trace)
     lines.append(f"{recorded} of {len(wanted)} windows recorded")
     return "\n".join([*lines, f"next: profkit report {folder}"] if recorded else lines)

@@ -1,7 +1,8 @@
 """The files of a window that CUPTI recorded, one of each process: read, and checked for what makes no sense.
 
 ``profkit.sglang.cupti_dump`` writes them and says what is in them. They are told by their content: an archive of
-numpy's whose first member is ``header``.
+numpy's whose first member is ``header``. The table ``synchronisations`` is left where it is: it names no thread, and
+the API calls of the same waits do.
 """
 
 from __future__ import annotations

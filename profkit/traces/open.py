@@ -20,7 +20,7 @@ from .module_calls import with_module_calls
 from .nsys import read_nsys
 from .nsys_export import STREAM_MAGIC, export_report
 from .nsys_tables import open_tables
-from .sweep import RECORD, Sweep, SweepRun, is_sweep, load_sweep, simulated_accept_len
+from .sweep import RECORD, Sweep, SweepRun, failures_in_words, is_sweep, load_sweep, simulated_accept_len
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
@@ -176,8 +176,11 @@ def _open_sweep(folder: Path) -> list[Opened]:
     sweep = load_sweep(folder)
     recorded = [run for run in sweep.runs if run.trace is not None]
     if not recorded:
-        failures = {run.failure for run in sweep.runs if run.failure}
-        fault = "the sweep holds no recording" + (f" ({'; '.join(sorted(failures))})" if failures else "")
+        # A window that a server took with it says no more than the server's own failure.
+        told = {f"{failure.phase}: {failure.fault}" for failure in sweep.failures}
+        failures = {run.failure for run in sweep.runs if run.failure} - told
+        said = "; ".join([*failures_in_words(sweep), *sorted(failures)])
+        fault = "the sweep holds no recording" + (f" ({said})" if said else "")
         raise InputError(folder, fault, "capture again")
     return [_open_run(folder, sweep, run) for run in sorted(recorded, key=lambda run: (run.concurrency, run.trace))]
 

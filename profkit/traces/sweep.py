@@ -39,13 +39,17 @@ class SweepRun(msgspec.Struct, kw_only=True):
 
 
 class ServerFailure(msgspec.Struct, kw_only=True):
-    """How a server ended that should not have: in which phase of the run, and the last lines of its log."""
+    """How a server ended that should not have: in which phase of the run, and the last lines of its log.
+
+    ``recorder`` is who recorded it, empty in older records.
+    """
 
     phase: str
     fault: str
     graphs: bool | None = None
     exit_status: int | None = None
     log: list[str] = []
+    recorder: str = ""
 
 
 class Sweep(msgspec.Struct, kw_only=True):
@@ -104,6 +108,21 @@ def save_sweep(sweep: Sweep, folder: Path) -> None:
         part.unlink(missing_ok=True)
         advice = "free some space, or check the permissions"
         raise OutputError(file, f"cannot write the record ({error.strerror})", advice) from error
+
+
+def failures_in_words(sweep: Sweep) -> list[str]:
+    """How each server ended that should not have; of which start, where the sweep has servers of several kinds."""
+    tried: list[SweepRun | ServerFailure] = [*sweep.runs, *sweep.failures]
+    names = {one.recorder for one in tried if one.recorder}
+    modes = {one.graphs for one in tried if one.graphs is not None}
+    return [" ".join([*_which(failure, len(names) > 1, len(modes) > 1), failure.fault]) for failure in sweep.failures]
+
+
+def _which(failure: ServerFailure, recorders: bool, modes: bool) -> list[str]:
+    """``nsys, eager, warm up c1:``, with the recorder and the mode where there are several."""
+    recorder = [failure.recorder] if recorders and failure.recorder else []
+    mode = [] if failure.graphs is None or not modes else ["graphs" if failure.graphs else "eager"]
+    return [f"{', '.join([*recorder, *mode, failure.phase])}:"]
 
 
 def simulated_accept_len(sweep: Sweep) -> float | None:

@@ -154,9 +154,17 @@ def test_a_failure_belongs_to_its_own_pass(plan: Plan) -> None:
         "c1 eager torch not tried",
         "c4 eager torch not tried",
     ]
-    assert lines[9] == "1 of 8 windows recorded"
+    assert lines[9:11] == ["server failed: torch, record c1-torch: it died", "1 of 8 windows recorded"]
+    record.server_failed(ServerError("start", "it never came up", 1, []), plan.passes[1])
     record.finish()
-    assert record.sweep.note == "the server ended early (record c1-torch), not tried: c4-torch"
+    assert [(one.recorder, one.graphs) for one in record.sweep.failures] == [("torch", True), ("nsys", False)]
+    table = _summary(plan.folder, load_sweep(plan.folder), plan)
+    assert "\n  server failed: torch, graphs, record c1-torch: it died\n" in table
+    assert "\n  server failed: nsys, eager, start: it never came up\n" in table
+    assert record.sweep.note == (
+        "the server ended early (torch, record c1-torch), not tried: c4-torch; "
+        "the server ended early (nsys, start), not tried: c1-eager, c4-eager"
+    )
     assert (record.sweep.versions["nsys"], record.sweep.versions["torch"]) == ("2025.1", "2.11")
 
 

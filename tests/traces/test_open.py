@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from profkit import InputError, open_trace, save_bundle
-from profkit.traces import Run, Sweep, SweepRun, open_ranks, open_recordings, save_sweep
+from profkit.traces import Run, Sweep, SweepRun, load_sweep, open_ranks, open_recordings, save_sweep
+from profkit.traces.sweep import ServerFailure, failures_in_words
 from tests.builders import TraceBuilder
 from tests.nsys_files import NsysFile, small_step, to_parquet
 from tests.resources import user_without_rights
@@ -141,6 +142,35 @@ def test_sweep_with_nothing_recorded(tmp_path: Path) -> None:
     save_sweep(Sweep(schema="profkit.sweep/1", config="x", runs=[run]), tmp_path)
     with pytest.raises(InputError, match=r"holds no recording \(the server crashed while capturing graphs\)"):
         open_trace(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("recorders", "said"),
+    [
+        (("", ""), r"\(start: it died; record c1: it hangs; not tried: the server had ended\)"),
+        (("nsys", "nsys"), r"\(start: it died; record c1: it hangs; not tried: the server had ended\)"),
+        (("nsys", "cupti"), r"\(nsys, start: it died; cupti, record c1: it hangs; not tried: the server had ended\)"),
+    ],
+)
+def test_sweep_whose_servers_failed(recorders: tuple[str, str], said: str, tmp_path: Path) -> None:
+    """The recorder is told where there are several; what a window says of the same failure is not repeated."""
+    first, second = recorders
+    failures = [
+        ServerFailure(phase="start", fault="it died", graphs=True, recorder=first),
+        ServerFailure(phase="record c1", fault="it hangs", graphs=True, recorder=second),
+    ]
+    words = ("record c1: it hangs", "not tried: the server had ended")
+    runs = [SweepRun(concurrency=1, recorder=second, failure=failure) for failure in words]
+    save_sweep(Sweep(schema="profkit.sweep/1", config="x", runs=runs, failures=failures), tmp_path)
+    with pytest.raises(InputError, match=f"the sweep holds no recording {said}"):
+        open_trace(tmp_path)
+
+
+def test_a_failure_of_an_older_record(tmp_path: Path) -> None:
+    old = b'{"schema": "profkit.sweep/1", "config": "x", "runs": [], "failures": [{"phase": "start", "fault": "no"}]}'
+    (tmp_path / "sweep.json").write_bytes(old)
+    (failure,) = load_sweep(tmp_path).failures
+    assert (failure.recorder, failures_in_words(load_sweep(tmp_path))) == ("", ["start: no"])
 
 
 def test_sweep_without_one_of_its_bundles(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ MARKS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 def command(backend: str, as_json: bool) -> int:
     """Say what this host can record, and what to do about what it cannot.
 
-    Exit status 0 if `profkit capture` would run with the recorders of --backend, which are those that it takes by
-    default; 3 if not, though it may run with others: the last line names them.
+    Exit status 0 if `profkit capture` would run with the recorders of --backend: by default nsys, as that of capture
+    is. 3 if not, though it may run with others: the last line names them.
     """
     try:
         from profkit.capture.backends import check_names

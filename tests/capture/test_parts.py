@@ -304,7 +304,7 @@ def test_recorded_throughput_follows_from_the_step_period() -> None:
 
 
 def test_entry_point_for_a_profkit_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profkit.capture.plugin._is_installed", lambda: False)
+    monkeypatch.setattr("profkit.capture.plugin.is_installed", lambda: False)
     added = plugin_environment({"SGLANG_PLUGINS": "other", "PYTHONPATH": "/kept"}, tmp_path, tmp_path / "plugin")
     assert added["SGLANG_PLUGINS"] == "other,profkit"
     assert added["PYTHONPATH"].endswith("/kept")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -294,6 +295,67 @@ def test_samples_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     status, lines = said(monkeypatch, tmp_path / "gone")
     assert (status, lines[0]) == (1, READY)
     assert lines[1].startswith("failed the samples cannot be written (FileNotFoundError: ")
+
+
+DRIVER = "def cuInit(flags):\n    print('noise of a library', flush=True)\n    return (0,)\n"
+COLLECTOR = """
+import time
+from types import SimpleNamespace
+
+class Collector:
+    _chip_name = "GH100"
+
+    def __init__(self, device): pass
+    def enable(self): pass
+    def configure(self, metrics, sampling_interval, hardware_buffer_size): self.metrics = metrics
+    def start(self): self.began = time.time_ns()
+    def stop(self): self.ended = time.time_ns()
+
+    def decode(self, max_samples):
+        print("more noise")
+        return [SimpleNamespace(end_timestamp=at, metric_values=[1.0] * 2) for at in (self.began, self.ended)]
+"""
+HOST = f"""
+class ProfilerType:
+    PM_SAMPLING = 0
+
+class ProfilerHost:
+    def __init__(self, chip, kind): pass
+    def initialize(self): pass
+    def deinitialize(self): pass
+
+    def create_config_image(self, metrics):
+        if not set(metrics) <= set({Host.HAS!r}):
+            raise RuntimeError("ERROR_INVALID_PARAMETER")
+
+def get_num_of_passes(image):
+    return 1
+"""
+
+
+def test_the_real_process_samples_within_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice, with NVIDIA's packages played on disk; what they print is not taken for its words."""
+    files = {
+        "cuda/bindings/driver.py": DRIVER, "cupti/cupti.py": "def get_timestamp():\n    return 0\n",
+        "cupti/pm_sampling.py": COLLECTOR, "cupti/profiler_host.py": HOST,
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    sampling = PmSampling([0, 2])
+    for _ in range(2):
+        sampling.prepare(tmp_path)
+        before = time.time_ns()
+        with sampling:
+            time.sleep(0.5)
+            inside = time.time_ns()
+        assert sampling.remark is None
+        rows = sampling.between(before, time.time_ns())
+        assert len(rows) == 8 and {row[1] for row in rows} == {0, 2}
+        assert {row[2] for row in rows} == {"pm_pcie_read_bytes_per_s", "pm_sm_active_percent"}
+        assert min(row[0] for row in rows) < inside <= max(row[0] for row in rows)
+        assert sampling.interval_ns == EFFORTS[0].interval_ns
 
 
 def test_the_real_process_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

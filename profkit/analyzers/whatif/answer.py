@@ -21,17 +21,18 @@ Lever = Callable[[Case, Request, Sequence[Case]], Change]
 
 LEVERS: Mapping[str, Lever] = MappingProxyType(
     {
+        "graphs": hosting.graphs,
         "accept_len": drafting.accept_length,
         "block_size": drafting.block_size,
         "drafter": drafting.drafter,
         "link": linking.link,
         "collective": linking.collective,
         "align_launches": hosting.align_launches,
-        "graphs": hosting.graphs,
         "overlap_draft": drafting.overlap,
     }
 )
-"""In the order in which they are applied: how long ops and calls take, then which of them there are."""
+"""In the order in which they are applied. Graphs come first: what they cost is known of the recording as it was, and
+what is changed then is their launch calls and gaps. Overlap comes last: what it hides depends on all the others."""
 
 OF_SERVING = ("link", "collective", "align_launches", "graphs")
 """Levers that plain decoding has as well."""

@@ -16,7 +16,8 @@ def unchanged(model: Model) -> Model:
     return model
 
 
-def _no_floor(model: Model) -> int:
+def no_floor(model: Model) -> int:
+    """Nothing says how short the step can be."""
     return 0
 
 
@@ -26,10 +27,15 @@ def _no_margin(periods: F64) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """A change, and the step in ns below which the model that it is applied to cannot get by it."""
+    """A change, and below what it cannot bring the step.
+
+    ``floor`` is a step in ns, of the model that the change is applied to. ``least`` stands for the change where the
+    floor is the step of the whole combination with as little work as possible.
+    """
 
     change: Callable[[Model], Model] = unchanged
-    floor: Callable[[Model], int] = _no_floor
+    floor: Callable[[Model], int] = no_floor
+    least: Callable[[Model], Model] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from ..replay.forwards import forwards_of
 from ..replay.graphing import Graphing
 from ..replay.model import Calls, Model
 from ..replay.pace import unrecorded_step_ns
-from ..replay.steps import periods, step_ns
 from ..replay.transform import scaled_calls
 from ..vocabulary import PHASES
 from .case import Case
@@ -30,11 +29,8 @@ def graphs(case: Case, request: Request, cases: Sequence[Case]) -> Change:
         raise RefusedError(found.unknown)
     graphing = Graphing.of(case.model, forwards_of(case.attribution, case.model), unrecorded_step_ns(case.attribution))
 
-    def work_alone(changed: Model) -> int:
-        return step_ns(periods(changed.work, case.played(graphing.work_alone(changed))))
-
     return Change(
-        Version(graphing.low, work_alone),
+        Version(graphing.low, least=graphing.work_alone),
         Version(graphing.usual),
         Version(graphing.high),
         found.assumptions,
@@ -49,14 +45,19 @@ def align_launches(case: Case, request: Request, cases: Sequence[Case]) -> Chang
         raise RefusedError("one rank has no other one to wait for")
     if threads != case.ranks:
         raise RefusedError(f"{threads} threads launch the work of {case.ranks} ranks: whose are alike is not known")
-    cell = _cells(case.model)
-    own = _host_times(case.model.calls, cell, threads)
-    fastest, median = (partial(scaled_calls, pace=_pace(case.model.calls, cell, own, at)) for at in (0.0, 0.5))
+    fastest, median = (partial(_aligned, threads=threads, quantile=at) for at in (0.0, 0.5))
     said = (
         "in each phase of each step no rank's host takes longer than the median rank's, at the lower bound than the "
         "fastest one's; the upper bound is no gain: ranks that only wait for the slowest on the host save nothing",
     )
     return Change(Version(fastest), Version(median), Version(), said)
+
+
+def _aligned(model: Model, threads: int, quantile: float) -> Model:
+    """In each cell no host takes longer than the ``quantile`` of all: of ``model``, whatever was changed before."""
+    cell = _cells(model)
+    own = _host_times(model.calls, cell, threads)
+    return scaled_calls(model, _pace(model.calls, cell, own, quantile))
 
 
 def _cells(model: Model) -> I64:

@@ -15,16 +15,12 @@ from ..vocabulary import CLASS, PHASES
 from ..words import counted, duration, listed
 from .case import Case, alike
 from .changes import Change, RefusedError, Version
-from .links import BASE_US, algorithm_in, cost_of, hop_us, latency_ratios
+from .links import BASE_US, Link, algorithm_in, cost_of, hop_us, latency_ratios
 from .request import Request
-from .transfers import LatencyShare, latency_share
+from .transfers import Factors, Transfers, transfers_of
 
 OTHER_KIND = 2.0
 """How far the used share of a bandwidth may differ between PCI Express and NVLink: an allowance, not a measurement."""
-
-Ratios = tuple[float, float, float]
-Factors = tuple[F64, F64, F64]
-"""Lowest, usual and highest; ratios of a latency or bandwidth, and factors per phase."""
 
 
 def link(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -36,20 +32,11 @@ def link(case: Case, request: Request, cases: Sequence[Case]) -> Change:
     if then is None or then.same_as(now):
         return _as_recorded("its link is of this kind already")
     series = alike(case, cases)
-    share = latency_share(case, series)
-    faster, spread = now.bandwidth / then.bandwidth, OTHER_KIND if now.nvlink != then.nvlink else 1.0
-    if then.latency_ns is None:
-        ratios = latency_ratios(now, then, case.ranks)
-        factors = _factors(share, ratios, (faster / spread, faster, faster * spread))
-        latency = f"latency is {ratios[1]:.2f} times as long ({ratios[0]:.2f} to {ratios[2]:.2f}: NCCL's own figures)"
-    else:
-        bandwidths = (faster / spread, faster, faster * spread)
-        factors = _with_latency(share, _latency_part(case, then.latency_ns), bandwidths)
-        latency = f"each collective has a latency of {duration(then.latency_ns)}"
+    factors = _over(case, now, then, _in_blocks(case, request, series)).factors
     said = f"bytes go {then.bandwidth / now.bandwidth:.2g} times as fast as over {now}, in proportion to the bandwidths"
-    if spread > 1:
+    if (spread := _spread(now, then)) > 1:
         said += f", or {spread:g} times faster or slower than that: a link of another kind may be used better or worse"
-    return _scaled(case, case.collectives, factors, (_split(series), said, latency))
+    return _scaled(case, case.collectives, factors, (_split(series), said, _latency_said(case, now, then)))
 
 
 def collective(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -62,11 +49,14 @@ def collective(case: Case, request: Request, cases: Sequence[Case]) -> Change:
     if now == then:
         return _as_recorded(f"its all-reduces are {then} already")
     series = alike(case, cases)
-    before, after, hop = cost_of(now, case.ranks), cost_of(then, case.ranks), hop_us(case.link)
+    before, after, hop = cost_of(now, case.ranks), cost_of(then, case.ranks), hop_us(request.link or case.link)
     steps = after.steps / before.steps
     small = (BASE_US + after.steps * hop) / (BASE_US + before.steps * hop)
     volumes = after.volume / before.most_volume, after.volume / before.volume, after.most_volume / before.volume
-    factors = _factors(latency_share(case, series), (min(steps, 1.0), small, max(steps, 1.0)), volumes)
+    transfers = _in_blocks(case, request, series)
+    if case.link and request.link and not request.link.same_as(case.link):
+        transfers = _over(case, case.link, request.link, transfers).changed
+    factors = transfers.scaled((min(steps, 1.0), small, max(steps, 1.0)), volumes).factors
     said = [
         f"a model, not measured: from {now} to {then} with {case.ranks} ranks, an all-reduce has a latency for each of "
         f"{counted(after.steps, 'step')} instead of {before.steps}, and moves {after.volume / before.volume:.2g} times "
@@ -105,18 +95,33 @@ def _algorithm(case: Case, reduces: Bools) -> str | None:
     return next((algorithm_in(trace.strings[name]) for name, _ in names.most_common(1)), None)
 
 
-def _factors(share: LatencyShare, latency: Ratios, bandwidth: Ratios) -> Factors:
-    """Per phase, what a transfer takes relative to the recording: usually, and the least and most of all there is."""
-    shares = (share.low, share.usual, share.high)
-    every = np.array([part * late + (1 - part) * wide for part in shares for late in latency for wide in bandwidth])
-    return every.min(axis=0), share.usual * latency[1] + (1 - share.usual) * bandwidth[1], every.max(axis=0)
+def _in_blocks(case: Case, request: Request, series: Sequence[Case]) -> Transfers:
+    """Latency and bytes in each transfer, with blocks of the size that is asked for as well."""
+    transfers, block = transfers_of(case, series), case.attribution.trace.run.block_size
+    if not case.speculative or not request.block_size or not block:
+        return transfers
+    growth = request.block_size / block
+    return transfers.scaled((1.0, 1.0, 1.0), (growth, growth, growth)).changed
 
 
-def _with_latency(share: LatencyShare, latency: F64, bandwidth: Ratios) -> Factors:
-    """The same where the part of latency is given, relative to the recorded transfer."""
-    shares = (share.low, share.usual, share.high)
-    every = np.array([latency + (1 - part) * wide for part in shares for wide in bandwidth])
-    return every.min(axis=0), latency + (1 - share.usual) * bandwidth[1], every.max(axis=0)
+def _over(case: Case, now: Link, then: Link, transfers: Transfers) -> Transfers:
+    """What ``transfers`` take over another link."""
+    faster, spread = now.bandwidth / then.bandwidth, _spread(now, then)
+    size = faster / spread, faster, faster * spread
+    if then.latency_ns is None:
+        return transfers.scaled(latency_ratios(now, then, case.ranks), size)
+    return transfers.with_latency(_latency_part(case, then.latency_ns), size)
+
+
+def _spread(now: Link, then: Link) -> float:
+    return OTHER_KIND if now.nvlink != then.nvlink else 1.0
+
+
+def _latency_said(case: Case, now: Link, then: Link) -> str:
+    if then.latency_ns is not None:
+        return f"each collective has a latency of {duration(then.latency_ns)}"
+    low, usual, high = latency_ratios(now, then, case.ranks)
+    return f"latency is {usual:.2f} times as long ({low:.2f} to {high:.2f}: NCCL's own figures)"
 
 
 def _latency_part(case: Case, latency_ns: float) -> F64:

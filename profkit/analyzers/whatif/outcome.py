@@ -10,7 +10,7 @@ from profkit.traces import I64
 
 from ..replay.steps import periods, step_ns
 from .case import Case
-from .changes import Change, Version
+from .changes import Change, Version, no_floor
 from .result import Economics, Figure, Span
 
 
@@ -25,7 +25,7 @@ def step_with(case: Case, changes: Sequence[Change]) -> Span:
     usual = max(_step(case, usually), beneath)
     margin = max((change.margin(periods(case.model.work, usually)) for change in changes), default=0)
     shortest, longest = min(one.spread[0] for one in changes), max(one.spread[1] for one in changes)
-    low = max(round(min(_step(case, fast), usual) * shortest) - margin, floor)
+    low = max(round(min(_step(case, fast), usual) * shortest) - margin, round(floor * shortest))
     return Span(min(low, usual), usual, round(max(_step(case, slow), usual) * longest) + margin)
 
 
@@ -33,9 +33,21 @@ def _played(case: Case, versions: Sequence[Version]) -> tuple[I64, int]:
     """When ops start then, and the step below which that cannot be believed."""
     model, floor = case.model, 0
     for version in versions:
-        floor = max(floor, version.floor(model))
+        if version.floor is not no_floor:
+            # What a change takes away cannot make the step longer than it was without it.
+            floor = max(floor, min(version.floor(model), _step(case, case.played(model))))
         model = version.change(model)
-    return case.played(model), floor
+    return case.played(model), max(floor, _least(case, versions))
+
+
+def _least(case: Case, versions: Sequence[Version]) -> int:
+    """The step of the combination with nothing but work, where a version says what that is."""
+    if not any(version.least for version in versions):
+        return 0
+    model = case.model
+    for version in versions:
+        model = (version.least or version.change)(model)
+    return step_ns(periods(model.work, case.played(model)))
 
 
 def _step(case: Case, start: I64) -> int:

@@ -25,7 +25,7 @@ class Request:
 
     @property
     def levers(self) -> tuple[str, ...]:
-        """The levers that are pulled, in the order in which they are applied."""
+        """The levers that are pulled, in the order of the fields."""
         values = ((one.name, getattr(self, one.name)) for one in fields(self))
         return tuple(name for name, value in values if value is not None and value is not False)
 

@@ -13,19 +13,51 @@ from profkit.traces import F64
 from ..vocabulary import CLASS, PHASES
 from .case import Case
 
+Ratios = tuple[float, float, float]
+"""Lowest, usual and highest."""
+
+Factors = tuple[F64, F64, F64]
+"""Lowest, usual and highest, per phase."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LatencyShare:
-    """Which share of a phase's transfer does not depend on bytes; one of each per phase."""
+class Transfers:
+    """What latency and bytes each take of a phase's transfer, relative to the recording; shape (ways, phases).
 
-    low: F64
-    usual: F64
-    high: F64
-    recordings: int
+    Each way is one of all that may be so, the first of them the usual one. ``before`` is the whole that a change found.
+    """
+
+    latency: F64
+    size: F64
+    before: F64
+
+    def scaled(self, latency: Ratios, size: Ratios) -> Transfers:
+        """Either part takes so many times as long."""
+        return self._each([self.latency * late for late in _usual_first(latency)], size)
+
+    def with_latency(self, part: F64, size: Ratios) -> Transfers:
+        """Latency takes ``part`` per phase, and bytes take so many times as long."""
+        return self._each([np.broadcast_to(part, self.latency.shape)], size)
+
+    def _each(self, latencies: Sequence[F64], size: Ratios) -> Transfers:
+        ways = [(late, self.size * wide, self.before) for late in latencies for wide in _usual_first(size)]
+        return Transfers(*(np.concatenate(part) for part in zip(*ways, strict=True)))
+
+    @property
+    def changed(self) -> Transfers:
+        """The same as what the next change finds."""
+        return Transfers(self.latency, self.size, self.latency + self.size)
+
+    @property
+    def factors(self) -> Factors:
+        """What a transfer takes relative to what the change found: least, usually, and most of all ways."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            every = np.where(self.before > 0, (self.latency + self.size) / self.before, 1.0)
+        return every.min(axis=0), every[0], every.max(axis=0)
 
 
-def latency_share(case: Case, series: Sequence[Case]) -> LatencyShare:
-    """The share of latency in the transfers of ``case``; ``series`` are recordings by tokens, itself included.
+def transfers_of(case: Case, series: Sequence[Case]) -> Transfers:
+    """Latency and bytes in the transfers of ``case``; ``series`` are recordings by tokens, itself included.
 
     A line through two recordings leaves the latency at no tokens. Usually it is that of the two with the fewest tokens,
     where latency tells most, and never more than the whole transfer; lines through other neighbours are the bounds,
@@ -33,9 +65,16 @@ def latency_share(case: Case, series: Sequence[Case]) -> LatencyShare:
     """
     transfer = case.per_step[:, CLASS["collective"]]
     if len(series) < 2:
-        return LatencyShare(np.zeros(len(PHASES)), np.full(len(PHASES), 0.5), np.ones(len(PHASES)), 1)
-    shares = np.array([_share(transfer, *pair) for pair in pairwise(series)])
-    return LatencyShare(shares.min(axis=0), shares[0], shares.max(axis=0), len(series))
+        latency = np.outer([0.5, 0.0, 1.0], np.ones(len(PHASES)))
+    else:
+        shares = np.array([_share(transfer, *pair) for pair in pairwise(series)])
+        latency = np.array([shares[0], shares.min(axis=0), shares.max(axis=0)])
+    return Transfers(latency, 1 - latency, np.ones_like(latency))
+
+
+def _usual_first(ratios: Ratios) -> Ratios:
+    low, usual, high = ratios
+    return usual, low, high
 
 
 def _share(transfer: F64, fewer: Case, more: Case) -> F64:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from profkit.analyzers.replay.costs import USUAL
 from profkit.analyzers.whatif import LINKS, Link, Request
 from profkit.analyzers.whatif.links import NVLINK_HOP_US, PCIE_HOP_US, Cost, algorithm_in, cost_of, latency_ratios
 from profkit.analyzers.whatif.result import Outcome
@@ -209,6 +210,50 @@ def test_overlap_is_a_bound() -> None:
     assert outcome.saved_ns.high == draft_ns(8)
     # Kernels that do not share SMs hide two all-reduces of the draft; 100 us launches lie between the graphs.
     assert 0 <= outcome.saved_ns.usual <= outcome.saved_ns.high
+
+
+def test_overlap_hides_whichever_phase_is_the_shorter_then() -> None:
+    """Drafting 20 times as dear takes longer than verifying: what is hidden is verifying."""
+    found = answers(Request(drafter=20.0, overlap_draft=True), speculative())[0]
+    dear, _ = found.alone
+    assert found.combined is not None and found.combined.bound
+    low, drafting = found.combined.then.step_ns.low, 20 * draft_ns(8)
+    verifying = LAYERS * (gemm(8) + ATTENTION + LATENCY + PER_TOKEN * 8) + (3 * LAYERS - 1) * GAP
+    assert drafting > verifying
+    # Two launch calls of 100 us and the rest of the step are no part of either phase.
+    assert drafting <= low == pytest.approx(dear.then.step_ns.usual - verifying, abs=GAP)
+
+
+def test_graphs_of_a_free_drafter_are_free_as_well() -> None:
+    found = answers(Request(graphs=True, drafter=0.0), linked(run(*[Plan(eager=True, python_per_launch=1_000)] * 2)))[0]
+    in_graphs = next(one for one in found.alone if one.levers == ("graphs",))
+    assert found.combined is not None
+    # Two layers of three ops, a GEMM, a sampling kernel, and the seven gaps between them in the graph.
+    saved = DRAFT_LAYERS * (60_000 + ATTENTION + 10_000) + 2 * 5_000 + 7 * round(USUAL.node_gap)
+    assert in_graphs.then.step_ns.usual - found.combined.then.step_ns.usual == saved
+
+
+def test_an_algorithm_finds_the_latency_that_another_link_leaves() -> None:
+    # Of 4 us and 8 us of bytes the latter halve; one step less is a part of the 4 us, now half of a transfer.
+    request = Request(link=Link("twice", 2 * 63.015e9), collective="one-shot")
+    combined = answers(request, speculative(1), speculative(4))[0].combined
+    ratio = (6.6 + PCIE_HOP_US) / (6.6 + 2 * PCIE_HOP_US)
+    assert combined is not None
+    assert combined.saved_ns.usual == pytest.approx(ALL * (4_000 + LATENCY * (1 - ratio)), abs=2 * ALL)
+
+
+def test_a_link_finds_the_bytes_of_another_block() -> None:
+    # 16 tokens: 4 us of latency and 16 us of bytes, of which half go over a link of twice the bandwidth.
+    longer, twice = Request(block_size=16), Link("twice", 2 * 63.015e9)
+    combined = answers(Request(block_size=16, link=twice), speculative(1), speculative(4))[0].combined
+    assert combined is not None
+    saved = alone(longer, speculative(1), speculative(4)).then.step_ns.usual - combined.then.step_ns.usual
+    assert saved == pytest.approx(ALL * 16 * PER_TOKEN / 2, abs=2 * ALL)
+    wanted = Link("as fast, 1 us", 63.015e9, latency_ns=1_000)
+    combined = answers(Request(block_size=16, link=wanted), speculative(1), speculative(4))[0].combined
+    assert combined is not None
+    saved = alone(longer, speculative(1), speculative(4)).then.step_ns.usual - combined.then.step_ns.usual
+    assert saved == pytest.approx(ALL * (LATENCY - 1_000), abs=2 * ALL)
 
 
 def test_aligned_hosts_wait_for_no_late_one() -> None:

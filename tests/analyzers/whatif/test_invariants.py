@@ -5,11 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profkit.analyzers import attribute
+from profkit.analyzers.analysis import Recording
+from profkit.analyzers.vocabulary import CLASS, PHASE
 from profkit.analyzers.whatif import ALGORITHMS, LINKS, Link, Request, WhatIf, parse_drafter, parse_link
+from profkit.analyzers.whatif.case import Case, case_of
 from profkit.analyzers.whatif.result import SCHEMA
 from profkit.traces import Run, Trace
 from tests.analyzers.engine import Plan, run
@@ -83,6 +88,47 @@ def test_bounds_hold_the_usual_figure(trace: Trace) -> None:
 def test_alignment_and_overlap_never_lengthen_a_step(trace: Trace, layers: int) -> None:
     for request in (Request(align_launches=True), Request(overlap_draft=True)):
         assert alone(request, trace).saved_ns.low >= 0
+
+
+def remaining_ns(trace: Trace, factor: float) -> float:
+    """The kernels of a rank that remain with the shorter of draft and verify hidden, per step; of the busiest rank."""
+    recording = Recording("any", "any", trace)
+    case = case_of(recording, attribute(trace), ())
+    assert isinstance(case, Case)
+    work = case.model.work
+    steps = int(work.step.max()) + 1
+    least = []
+    for device in sorted(set(work.device.tolist())):
+        mine = (work.device == device) & (work.step >= 0) & (work.kernel_class != CLASS["collective"])
+        cell = work.phase[mine].astype(np.int64) * steps + work.step[mine]
+        ns = np.bincount(cell, work.duration[mine].astype(float), len(PHASE) * steps).reshape(-1, steps)
+        draft, verify = factor * ns[PHASE["draft"]], ns[PHASE["verify"]]
+        least.append(np.median(ns.sum(axis=0) - ns[PHASE["draft"]] + draft - np.minimum(draft, verify)))
+    return float(max(least))
+
+
+@FEW
+@given(recordings(), st.floats(0, 30), st.booleans())
+def test_no_combination_is_shorter_than_what_remains_of_it(trace: Trace, factor: float, aligned: bool) -> None:
+    request = Request(drafter=factor, overlap_draft=True, align_launches=aligned)
+    combined = answers(request, trace)[0].combined
+    assert combined is not None
+    step = combined.then.step_ns
+    # Each op is rounded to a nanosecond.
+    assert remaining_ns(trace, factor) - 100 <= step.low <= step.usual <= step.high
+
+
+@FEW
+@given(recordings(), st.floats(0, 1), st.floats(1, 10), st.booleans())
+def test_levers_that_only_take_work_away_never_lengthen_a_step(
+    trace: Trace, factor: float, ratio: float, aligned: bool
+) -> None:
+    link = Link("other", PCIE5 * ratio)
+    request = Request(drafter=factor, link=link, overlap_draft=True, align_launches=aligned)
+    found = answers(request, trace)[0]
+    assert found.combined is not None and found.combined.saved_ns.low >= 0
+    for outcome in found.alone:
+        assert found.combined.then.step_ns.low <= outcome.then.step_ns.low
 
 
 @pytest.mark.parametrize("batch", [1, 4])

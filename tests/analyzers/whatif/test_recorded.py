@@ -6,18 +6,21 @@ import time
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profkit.analyzers import attribute
 from profkit.analyzers.analysis import Recording
 from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import predict_graphs
+from profkit.analyzers.replay.pace import host_times
 from profkit.analyzers.vocabulary import CLASSES, PHASE
 from profkit.analyzers.whatif import LINKS, Request, what_if
+from profkit.analyzers.whatif.answer import LEVERS
 from profkit.analyzers.whatif.case import Case, alike, case_of
 from profkit.analyzers.whatif.result import Outcome, RecordingWhatIf
 from profkit.analyzers.whatif.tokens import factors_at, times_at
-from profkit.traces import open_recordings
+from profkit.traces import F64, open_recordings
 
 TRACES = Path(__file__).parents[3] / "traces"
 
@@ -48,6 +51,22 @@ def test_graphs_are_those_of_the_replay(concurrency: str) -> None:
     found = predict_graphs(attribution, match_collectives(attribution))
     step = outcome.then.step_ns
     assert (step.low, step.usual, step.high) == (found.low_ns, found.step_ns, found.high_ns)
+
+
+def hosts_with(found: Case, request: Request) -> F64:
+    """Host time of each rank and step, in ns, with the usual changes of ``request``."""
+    model = found.model
+    for lever, make in LEVERS.items():
+        if lever in request.levers:
+            model = make(found, request, [found]).usual.change(model)
+    return host_times(model.calls)
+
+
+def test_graphs_and_alignment_do_not_both_take_the_same_host_time_away() -> None:
+    """Graphs are launched at the pace of the typical rank; aligning brings none far below the quicker one."""
+    eager = case("ep2-dflash/c1-eager")
+    in_graphs, both = (hosts_with(eager, Request(graphs=True, align_launches=aligned)) for aligned in (False, True))
+    assert np.all(both >= 0.97 * in_graphs.min(axis=0)) and np.all(both <= in_graphs)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from .inflation_result import Inflation, InflationPart
 from .matching import MatchedCollectives
 from .result import Cycle
 from .vocabulary import PARTS, PHASES
-from .words import between, duration
+from .words import duration, range_of
 
 MAX_INFLATION = 0.1
 """Share by which recording may lengthen a step before it is said aloud."""
@@ -87,7 +87,7 @@ class StepCost:
         if self.measured:
             return self._compared(self.measured, recorded)
         if not self.is_told:
-            spread = between(self.timed.low_ns, self.timed.high_ns)
+            spread = range_of(self.timed.low_ns, self.timed.high_ns)
             return (
                 f"what recording by {self.recorder} cost cannot be told from the spread (a step takes {recorded} "
                 f"recorded, {timed} without it, where eight of ten take {spread})"

@@ -13,7 +13,7 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns".replace("-", "−")
 
 
-def between(low: int | None, high: int | None) -> str:
+def range_of(low: int | None, high: int | None) -> str:
     """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``unknown`` where there is none."""
     if low is None or high is None:
         return "unknown"
@@ -23,10 +23,17 @@ def between(low: int | None, high: int | None) -> str:
     return f"{first.split()[0]} to {last}" if first.split()[1] == last.split()[1] else f"{first} to {last}"
 
 
-def share(part: float, whole: float) -> str:
-    """A share as a percentage: ``81 %``, ``4.2 %``."""
-    percent = 100 * part / whole if whole else 0.0
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
+def share(part: float, whole: float = 1.0, signed: bool = False) -> str:
+    """A share, or a change with its sign, as a percentage: ``81 %``, ``4.2 %``, ``−0.3 %``, ``+12 %``."""
+    ratio = part / whole if whole else 0.0
+    digits = 0 if abs(ratio) >= 0.0995 else 1
+    return f"{100 * ratio:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
+
+
+def between(low: str, high: str) -> str:
+    """Two figures with their unit, which is written once where it is the same: ``18.2 – 22.0 ms``."""
+    same = low.rpartition(" ")[2] == high.rpartition(" ")[2]
+    return f"{low.rpartition(' ')[0] if same and ' ' in low else low} – {high}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -29,13 +29,19 @@ def _parsed(parse: Callable[[str], Any], wanted: str) -> Callback:
         try:
             return parse(value)
         except ValueError as error:
-            raise click.BadParameter(f"'{value}' is not {wanted}.") from error
+            raise click.BadParameter(f"'{value}' is no {wanted}.") from error
 
     return callback
 
 
-DRAFTER = _parsed(parse_drafter, "'free' or a factor such as 0.5")
-LINK = _parsed(parse_link, f"one of {', '.join(LINKS)}, nor GB/s and µs such as 50 or 50,8")
+DRAFTER = _parsed(parse_drafter, "factor: give one from 0 to 100 such as 0.5, or 'free'")
+LINK = _parsed(
+    parse_link,
+    f"link: give {', '.join(LINKS)}, or GB/s of one direction such as 50, or with µs of latency such as 50,8",
+)
+
+
+LINK_HELP = f"Link between GPUs: {', '.join(LINKS)}, or GB/s of one direction[,µs of latency], such as 50 or 50,8."
 
 
 @click.command("whatif")
@@ -48,7 +54,7 @@ LINK = _parsed(parse_link, f"one of {', '.join(LINKS)}, nor GB/s and µs such as
     callback=DRAFTER,
     help="What drafting costs, relative to the recording; 'free' is 0.",
 )
-@click.option("--link", metavar="LINK", callback=LINK, help=f"Link between GPUs: {', '.join(LINKS)}, or GB/s[,µs].")
+@click.option("--link", metavar="LINK", callback=LINK, help=LINK_HELP)
 @click.option("--collective", type=click.Choice(ALGORITHMS), help="Algorithm of all-reduces.")
 @click.option("--graphs", is_flag=True, help="Drafter and target in CUDA graphs.")
 @click.option("--align-launches", is_flag=True, help="No rank's host later than the others'.")

@@ -52,12 +52,9 @@ def activity_block(device: DeviceFigures, which: str) -> Block | None:
 def activity_cells(row: PhaseActivity) -> tuple[str, str, str, str, str]:
     """Phase, SM, tensor pipe, DRAM and its share, in words."""
     moved = "–" if row.dram_bytes_per_s is None else rate(row.dram_bytes_per_s)
-    shares = (_percent(row.sm_percent), _percent(row.tensor_percent))
-    return (row.phase, *shares, moved, "–" if row.dram_share is None else percent(row.dram_share))
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else percent(value / 100)
+    busy = (None if value is None else value / 100 for value in (row.sm_percent, row.tensor_percent))
+    sm, tensor, dram = ("–" if value is None else percent(value) for value in (*busy, row.dram_share))
+    return row.phase, sm, tensor, moved, dram
 
 
 def shown_links(rows: Sequence[LinkUse]) -> list[LinkUse]:

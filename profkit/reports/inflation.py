@@ -9,7 +9,7 @@ from profkit.analyzers.inflation_recorders import JITTER
 from profkit.analyzers.inflation_result import Inflation, InflationPart, RecorderCheck, RecorderRow
 from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.vocabulary import HOST_PARTS, PARTS
-from profkit.analyzers.words import between, duration, listed, share
+from profkit.analyzers.words import duration, listed, range_of, share
 
 from .graph_terminal import Block
 
@@ -43,7 +43,7 @@ def inflation_line(trace: TraceFigures) -> str | None:
         return f"Without a recorder a step takes at most {duration(bound)} instead of {recorded}, as throughput says."
     if found.unrecorded_ns == found.recorded_ns:
         return f"{found.text[0].upper()}{found.text[1:]}."
-    step = f"{duration(found.unrecorded_ns)} ({between(found.low_ns, found.high_ns)}) instead of {recorded}"
+    step = f"{duration(found.unrecorded_ns)} ({range_of(found.low_ns, found.high_ns)}) instead of {recorded}"
     parts = [_said(row) for row in _groups(found)]
     return f"Without a recorder a step takes {step}{': ' if parts else ''}{', '.join(parts)}."
 
@@ -56,7 +56,7 @@ def _groups(found: Inflation) -> list[InflationPart]:
 def _said(row: InflationPart) -> str:
     unrecorded = duration(row.unrecorded_ns or 0)
     instead = "" if row.unrecorded_ns == row.recorded_ns else f" instead of {duration(row.recorded_ns)}"
-    return f"{row.part} {unrecorded} ({between(row.low_ns, row.high_ns)}){instead}"
+    return f"{row.part} {unrecorded} ({range_of(row.low_ns, row.high_ns)}){instead}"
 
 
 def unknown_line(traces: Sequence[TraceFigures]) -> str | None:

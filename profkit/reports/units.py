@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.analyzers.words import duration, listed
+from profkit.analyzers.words import duration, listed, share
 
 FIXED, NARROW, MINUS = "\u00a0", "\u202f", "\u2212"
 
@@ -41,7 +41,7 @@ def percent(value: float | None) -> str:
         return "unknown"
     if 0 < value < 0.0005:
         return f"< 0.1{FIXED}%"
-    return f"{100 * value:.0f}{FIXED}%" if value >= 0.0995 or value == 0 else f"{100 * value:.1f}{FIXED}%"
+    return f"0{FIXED}%" if value == 0 else share(value).replace(" ", FIXED)
 
 
 def _scaled(value: float | None, units: Sequence[str], base: int) -> str:

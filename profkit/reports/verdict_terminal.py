@@ -7,7 +7,7 @@ from rich.table import Table
 
 from profkit.analyzers.economics.result import Economics, Row
 from profkit.analyzers.result import Analysis
-from profkit.analyzers.words import duration
+from profkit.analyzers.words import duration, share
 from profkit.traces import printable
 
 from .verdict import sweeps_of, title_of
@@ -51,10 +51,10 @@ def _cells(row: Row) -> list[str]:
         f"{row.break_even:.2f}",
         f"{interval[0]:.2f}–{interval[1]:.2f}" if interval else UNKNOWN,
         _known(row.speculative.accept_len, ".2f"),
-        _percent(row.headroom_share),
+        _change(row.headroom_share),
         _known(row.predicted_speedup, ".2f"),
         _known(row.measured_speedup, ".2f"),
-        _percent(row.prediction_error),
+        _change(row.prediction_error),
     ]
 
 
@@ -62,5 +62,5 @@ def _known(value: float | None, form: str) -> str:
     return UNKNOWN if value is None else format(value, form)
 
 
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:+.0f} %".replace("-", "−")
+def _change(value: float | None) -> str:
+    return UNKNOWN if value is None else share(value, signed=True)

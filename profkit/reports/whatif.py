@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from profkit.analyzers.whatif.result import Economics, Figure, RecordingWhatIf, Span, WhatIf
-from profkit.analyzers.words import duration, tokens
+from profkit.analyzers.whatif.result import Economics, Figure, Outcome, RecordingWhatIf, Span, WhatIf
+from profkit.analyzers.words import between, duration, listed, share, tokens
 from profkit.traces import printable
 
 NOTHING = "–"
-MINUS = "\u2212"
+FIXED = "\u00a0"
 BOUND = " *"
+AS_NOW = 0.0005
+"""Changes below this share are none."""
+
 COLUMNS = ("lever", "step", "change", "bounds", "per token", "tokens/s", "× plain", "pays above")
 UNNAMED = ("lever", "change")
 OF_PLAIN = ("× plain", "pays above")
 OF_WIDE = ("tokens/s", "pays above")
+UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|GB/s|%|–|times)(?:\W|$))|(?<=–) (?=\d)")
+"""Spaces at which a figure is not broken over two lines."""
+
 WIDE, ROOMY = 96, 108
 """From so many characters on there is room for all columns, and for more space between them."""
 
@@ -34,6 +43,16 @@ WORDS = {
 }
 """What levers are called beside what they assume."""
 
+READING = "bounds: from the least to the most that the step may take; a dash where it may take nothing else"
+OF_TOKENS = (
+    "per token: step / (batch size × accept length); from – to where the accept length then is not known, and the "
+    "other columns are for the one now"
+)
+BESIDE_PLAIN = (
+    "× plain: tokens/s over those of plain decoding of the same batch size; pays above: the accept length at which the "
+    "two are as fast"
+)
+
 
 def render_what_if(found: WhatIf, width: int | None = None) -> str:
     """All recordings one after the other, and what was assumed. ``width`` in characters, else the terminal's."""
@@ -43,15 +62,19 @@ def render_what_if(found: WhatIf, width: int | None = None) -> str:
     for recording in found.recordings:
         _recording(console, recording, bool(found.asked))
     _assumptions(console, found.recordings)
-    if len(found.recordings) > 1:
+    answered = [recording for recording in found.recordings if recording.answers]
+    if len(found.recordings) > 1 and answered:
         console.print()
-        for recording in found.recordings:
+        for recording in answered:
             _line(console, f"{recording.name}: {recording.text}")
     return out.getvalue().rstrip()
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(printable(text), markup=False, style=style)
+    """Broken into lines between words, but not between a figure and its unit."""
+    kept = UNIT.sub(FIXED, printable(text))
+    lines = textwrap.wrap(kept, console.width, break_long_words=False, break_on_hyphens=False)
+    console.print("\n".join(lines).replace(FIXED, " "), markup=False, style=style)
 
 
 def _recording(console: Console, recording: RecordingWhatIf, asked: bool) -> None:
@@ -60,27 +83,37 @@ def _recording(console: Console, recording: RecordingWhatIf, asked: bool) -> Non
         _line(console, f"✗ {recording.text}")
         console.print()
         return
-    _line(console, _headline(recording, recording.now))
+    _line(console, " · ".join(item.replace(" ", FIXED) for item in _headline(recording, recording.now)))
     if recording.alone:
         console.print()
         console.print(_table(recording, recording.now, asked, console.width))
-        if any(outcome.bound for outcome in recording.alone):
-            _line(console, "* a bound, no prediction")
+        _note_bounds(console, recording)
     if recording.refused:
         console.print()
     for reason in dict.fromkeys(refusal.reason for refusal in recording.refused):
         names = [refusal.name for refusal in recording.refused if refusal.reason == reason]
         _line(console, f"! {', '.join(names)}: {reason}")
     console.print()
-    _line(console, recording.text, "bold")
-    console.print()
+    if recording.answers:
+        _line(console, recording.text, "bold")
+        console.print()
+
+
+def _note_bounds(console: Console, recording: RecordingWhatIf) -> None:
+    names = dict.fromkeys(name for outcome in _outcomes(recording) for name in outcome.bound_by)
+    if names:
+        _line(console, f"* at best: {listed(list(names))} is a bound, no prediction")
+
+
+def _outcomes(recording: RecordingWhatIf) -> list[Outcome]:
+    return [*recording.alone, *([recording.combined] if recording.combined else [])]
 
 
 def _plain(text: str) -> str:
     return printable(text).replace("[", r"\[")
 
 
-def _headline(recording: RecordingWhatIf, now: Economics) -> str:
+def _headline(recording: RecordingWhatIf, now: Economics) -> list[str]:
     said = [f"{recording.kind} decoding"]
     if recording.batch_size:
         said.append(f"batch {recording.batch_size}")
@@ -88,21 +121,18 @@ def _headline(recording: RecordingWhatIf, now: Economics) -> str:
         said.append(f"block {recording.block_size}")
     if recording.kind == "speculative" and now.accept_len:
         said.append(f"accept length {tokens(now.accept_len.usual)}")
-    said.append(f"step {duration(now.step_ns.usual)} as replayed, {duration(recording.recorded_ns or 0)} recorded")
+    step, recorded = duration(now.step_ns.usual), duration(recording.recorded_ns or 0)
+    said.append(f"step {step}" if step == recorded else f"step {step} as replayed, {recorded} recorded")
     if now.us_per_token and now.tokens_per_s:
         said.append(f"{_micros(now.us_per_token.usual)} per token, {now.tokens_per_s.usual:,.0f} tokens/s")
     if now.speedup and now.break_even_accept_len:
-        said.append(
-            f"{now.speedup.usual:.2f} × plain decoding ({recording.baseline}), pays above accept length "
-            f"{now.break_even_accept_len.usual:.2f}"
-        )
-    return " · ".join(said)
+        said.append(f"{now.speedup.usual:.2f} × plain decoding ({recording.baseline})")
+        said.append(f"pays above accept length {now.break_even_accept_len.usual:.2f}")
+    return said
 
 
 def _table(recording: RecordingWhatIf, now: Economics, asked: bool, width: int) -> Table:
-    combined = recording.combined
-    outcomes = [*recording.alone, *([combined] if combined else [])]
-    title = "What if" if asked else "What would make a token cheaper, each alone"
+    title = "What if" if asked else "What would make a token cheaper, each alone, the surest first"
     apart = (0, 2 if width >= ROOMY else 1, 0, 0)
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=apart)
     left_out = (*(OF_WIDE if width < WIDE else ()), *(() if now.speedup else OF_PLAIN))
@@ -115,10 +145,16 @@ def _table(recording: RecordingWhatIf, now: Economics, asked: bool, width: int) 
         table.add_row(*(cells[column] for column in kept), style=style)
 
     add("dim", "now", now)
-    for outcome in outcomes:
-        name = "all together" if outcome is combined else _plain(outcome.name) + (BOUND if outcome.bound else "")
-        add("bold" if outcome is combined else "", name, outcome.then)
+    for outcome in _outcomes(recording):
+        name = _together(recording) if outcome is recording.combined else _plain(outcome.name)
+        marked = name + (BOUND if outcome.bound else "")
+        add("bold" if outcome is recording.combined else "", marked, outcome.then)
     return table
+
+
+def _together(recording: RecordingWhatIf) -> str:
+    """What the combination is called; what is left out, and why, is said below the table."""
+    return f"all but {len(recording.left_out)} refused" if recording.left_out else "all together"
 
 
 def _row(name: str, then: Economics, now: Economics) -> list[str]:
@@ -126,7 +162,7 @@ def _row(name: str, then: Economics, now: Economics) -> list[str]:
     return [
         name,
         duration(step),
-        "" if then is now else _percent(step / now.step_ns.usual - 1),
+        "" if then is now else _change(step / now.step_ns.usual - 1),
         "" if then is now else _bounds(then.step_ns),
         _cost(then),
         f"{then.tokens_per_s.usual:,.0f}" if then.tokens_per_s else NOTHING,
@@ -141,7 +177,7 @@ def _cost(then: Economics) -> str:
         return NOTHING
     if then.accept_len.low == then.accept_len.high:
         return _micros(then.us_per_token.usual)
-    return _between(_micros(then.us_per_token.low), _micros(then.us_per_token.high))
+    return between(_micros(then.us_per_token.low), _micros(then.us_per_token.high))
 
 
 def _figure(figure: Figure | None) -> str:
@@ -151,20 +187,11 @@ def _figure(figure: Figure | None) -> str:
 def _bounds(step: Span) -> str:
     """Both bounds; nothing where they are one."""
     low, high = duration(step.low), duration(step.high)
-    return NOTHING if low == high else _between(low, high)
+    return NOTHING if low == high else between(low, high)
 
 
-def _between(low: str, high: str) -> str:
-    """Two figures with their unit, which is written once where it is the same."""
-    same = low.rpartition(" ")[2] == high.rpartition(" ")[2]
-    return f"{low.rpartition(' ')[0] if same else low} – {high}"
-
-
-def _percent(change: float) -> str:
-    if abs(change) < 0.0005:
-        return "as now"
-    digits = 0 if abs(change) >= 0.0995 else 1
-    return f"{100 * change:+.{digits}f} %".replace("-", MINUS)
+def _change(ratio: float) -> str:
+    return "as now" if abs(ratio) < AS_NOW else share(ratio, signed=True)
 
 
 def _micros(us: float) -> str:
@@ -185,17 +212,36 @@ def _assumptions(console: Console, recordings: Sequence[RecordingWhatIf]) -> Non
 
 
 def _assumed(recordings: Sequence[RecordingWhatIf]) -> dict[str, list[str]]:
-    """Assumptions by lever; what is said of one recording only names it where others say something else."""
-    answered = [one for one in recordings if one.now]
+    """How to read the columns, and assumptions by lever, each once.
+
+    What is said of one recording only names it where others say something else.
+    """
+    answered = [one for one in recordings if one.answers]
+    if not answered:
+        return {}
+    beside = any(one.now is not None and one.now.speedup is not None for one in answered)
     general = dict.fromkeys(line for one in answered for line in one.assumptions)
-    found = {"replay": dict.fromkeys(general, "")}
+    said = {name: list(lines.items()) for name, lines in _by_lever(answered, list(general)).items()}
+    times = Counter(line for lines in said.values() for line, _ in lines)
+    found = {"columns": [READING, OF_TOKENS, *([BESIDE_PLAIN] if beside else [])], "replay": list(general)}
+    shared = {line: [name for name in said if line in dict(said[name])] for line, count in times.items() if count > 1}
+    if shared:
+        found["several"] = [f"{listed(names)}: {line}" for line, names in shared.items()]
+    for name, lines in said.items():
+        found[name] = [_of(line, whose, len(answered)) for line, whose in lines if line not in shared]
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def _by_lever(answered: Sequence[RecordingWhatIf], general: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What each lever assumes, and of which recording, if of one only."""
+    found: dict[str, dict[str, str]] = {}
     for one in answered:
         for outcome in one.alone:
             lines = found.setdefault(WORDS.get(outcome.levers[0], outcome.levers[0]), {})
             for line in outcome.assumptions:
                 if line not in general:
                     lines[line] = one.name if line not in lines or lines[line] == one.name else ""
-    return {name: [_of(line, whose, len(answered)) for line, whose in lines.items()] for name, lines in found.items()}
+    return found
 
 
 def _of(line: str, whose: str, answered: int) -> str:

@@ -44,7 +44,20 @@ def test_without_options_every_lever(command: Command, bundles: list[Path]) -> N
     answer = command("whatif", *bundles)
     assert answer.status == 0 and "What would make a token cheaper, each alone" in answer.out
     assert "! CUDA graphs: no forward of a decode step is launched kernel by kernel" in answer.out
-    assert "* a bound, no prediction" in answer.out
+    assert "* at best: draft beside verify is a bound, no prediction" in answer.out
+    assert "× plain: tokens/s over those of plain decoding" in answer.out
+
+
+def test_a_combination_with_a_bound_is_marked_and_what_it_leaves_out_named(
+    command: Command, bundles: list[Path]
+) -> None:
+    answer = command("whatif", bundles[0], "--overlap-draft", "--drafter", "20", "--graphs")
+    assert answer.status == 0
+    assert [line for line in answer.out.splitlines() if line.startswith("all but 1 refused *")]
+    assert "! CUDA graphs: no forward" in answer.out
+    answer = command("whatif", bundles[0], "--overlap-draft", "--drafter", "20", "--json")
+    combined = json.loads(answer.out)["recordings"][0]["combined"]
+    assert combined["bound"] is True and combined["bound_by"] == ["draft beside verify"]
 
 
 def test_as_json(command: Command, bundles: list[Path]) -> None:
@@ -59,8 +72,10 @@ def test_as_json(command: Command, bundles: list[Path]) -> None:
 
 
 def test_inconclusive_where_nothing_can_be_said(command: Command, bundles: list[Path], tmp_path: Path) -> None:
-    answer = command("whatif", bundles[2], "--accept-len", 4)
-    assert answer.status == 3 and "Nothing that was asked can be said of this recording." in answer.out
+    answer = command("whatif", *bundles[2:], tmp_path / "plain1", "--accept-len", 4)
+    assert answer.status == 3 and answer.out.count("! accept length 4: it is plain decoding") == 2
+    for noise in ("assumed", "columns", "replay", "Nothing that was asked"):
+        assert noise not in answer.out
     save_bundle(TraceBuilder().rank(0).launch(0, 10, "gemm", 20, 30).trace(), tmp_path / "none")
     answer = command("whatif", tmp_path / "none")
     assert answer.status == 3 and "No answer: the recording has no decode step." in answer.out
@@ -69,10 +84,15 @@ def test_inconclusive_where_nothing_can_be_said(command: Command, bundles: list[
 @pytest.mark.parametrize(
     "option, value, fault",
     [
-        ("--link", "isdn", "'isdn' is not one of pcie3, pcie4, pcie5, pcie6, nvlink4, nor GB/s and µs"),
-        ("--link", "50,x", "'50,x' is not one of"),
-        ("--link", "50,", "'50,' is not one of"),
-        ("--drafter", "-1", "'-1' is not 'free' or a factor such as 0.5"),
+        (
+            "--link",
+            "isdn",
+            "'isdn' is no link: give pcie3, pcie4, pcie5, pcie6, nvlink4, or GB/s of one direction such",
+        ),
+        ("--link", "50GB", "such as 50, or with µs of latency such as 50,8"),
+        ("--link", "50,x", "'50,x' is no link"),
+        ("--link", "50,", "'50,' is no link"),
+        ("--drafter", "-1", "'-1' is no factor: give one from 0 to 100 such as 0.5, or 'free'"),
         ("--collective", "star", "'star' is not one of"),
         ("--block-size", "0", "0 is not in the range"),
         ("--accept-len", "0.5", "0.5 is not in the range"),
@@ -81,6 +101,12 @@ def test_inconclusive_where_nothing_can_be_said(command: Command, bundles: list[
 def test_wrong_values(command: Command, bundles: list[Path], option: str, value: str, fault: str) -> None:
     answer = command("whatif", bundles[0], option, value)
     assert answer.status == 2 and fault in answer.line
+
+
+@pytest.mark.parametrize("link", ["50", "50,8", "pcie4"])
+def test_links_as_the_help_has_them(command: Command, bundles: list[Path], link: str) -> None:
+    answer = command("whatif", bundles[0], "--link", link)
+    assert answer.status == 0 and f"With link {link.split(',')[0]}" in answer.out
 
 
 @pytest.mark.parametrize("p2p_disabled", [False, True])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from profkit import Recording, analyze
-from profkit.analyzers.words import between
+from profkit.analyzers.words import range_of
 from profkit.reports.terminal import render_terminal
 from profkit.traces import Run, StepTimes, Trace
 from tests.builders import TraceBuilder
@@ -129,7 +129,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_ranges_share_their_unit() -> None:
-    assert between(7_190_000, 7_710_000) == "7.19 to 7.71 ms"
-    assert between(840_000, 1_100_000) == "840 µs to 1.10 ms"
-    assert between(0, 5) == "0 to 5 ns"
-    assert between(None, 5) == "unknown"
+    assert range_of(7_190_000, 7_710_000) == "7.19 to 7.71 ms"
+    assert range_of(840_000, 1_100_000) == "840 µs to 1.10 ms"
+    assert range_of(0, 5) == "0 to 5 ns"
+    assert range_of(None, 5) == "unknown"

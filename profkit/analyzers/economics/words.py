@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..result import Gain
-from ..words import duration, listed
+from ..words import duration, listed, share
 from .result import Crossing, Crossover, Decoding, Lever, Row
 
 AGREES = 0.1
@@ -81,9 +81,9 @@ def what_moves(lever: Lever | None, rows: Sequence[Row]) -> str:
 
 
 def _needed(lever: Lever) -> str:
-    share = _percent(abs(lever.excess_ns) / lever.cycle_ns)
+    change = share(abs(lever.excess_ns), lever.cycle_ns)
     way = "shorter" if lever.excess_ns > 0 else "longer"
-    cycle = f"the cycle {share} {way} (it takes {duration(lever.cycle_ns)})"
+    cycle = f"the cycle {change} {way} (it takes {duration(lever.cycle_ns)})"
     if lever.excess_ns > 0:
         return (
             f"To break even at concurrency {lever.batch_size} the accept length would have to be "
@@ -106,16 +106,12 @@ def _by_part(lever: Lever) -> str:
     if not lever.part_ns or lever.phase is None:
         return "; which part that would have to come from is unknown"
     part = f"{lever.phase}'s {lever.group}"
-    change = _percent(abs(lever.excess_ns) / lever.part_ns)
+    change = share(abs(lever.excess_ns), lever.part_ns)
     if lever.excess_ns <= 0:
         return f"; {part}, its largest part, could alone be {change} longer ({duration(lever.part_ns)} now)"
     if lever.excess_ns > lever.part_ns:
         return f"; no part could do that alone: {part}, the largest, takes {duration(lever.part_ns)}"
     return f"; {part}, its largest part, would alone have to be {change} shorter ({duration(lever.part_ns)} now)"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
 def prediction(rows: Sequence[Row]) -> str:

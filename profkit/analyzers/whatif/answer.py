@@ -15,7 +15,7 @@ from .links import LINKS
 from .outcome import accepted, economics, step_with
 from .request import Request
 from .result import SCHEMA, Economics, Outcome, RecordingWhatIf, Refusal, Span, WhatIf
-from .sentence import summary
+from .sentence import summary, surest
 
 Lever = Callable[[Case, Request, Sequence[Case]], Change]
 
@@ -65,12 +65,10 @@ def _answer(case: Case, request: Request, cases: Sequence[Case]) -> RecordingWha
     alone, refused = _alone(case, list(request.each()) or _every_lever(case), plain, cases, now)
     if not request.levers:
         alone.sort(key=lambda one: one.then.cost_us)
-    combined = None
-    if len(request.levers) > 1:
-        together = _refused(case, request, cases)
-        refused += [one for one in together if one not in refused]
-        carried = request.without(*(one.lever for one in together))
-        combined = _outcome(case, carried, plain, cases, now) if len(carried.levers) > 1 else None
+    left_out = _refused(case, request, cases) if len(request.levers) > 1 else []
+    carried = request.without(*(one.lever for one in left_out))
+    combined = _outcome(case, carried, plain, cases, now) if len(carried.levers) > 1 else None
+    shown = combined or next((one for one in alone if one.levers == carried.levers), None)
     return RecordingWhatIf(
         name=case.name,
         path=case.path,
@@ -82,17 +80,18 @@ def _answer(case: Case, request: Request, cases: Sequence[Case]) -> RecordingWha
         baseline=plain.name if plain else None,
         alone=tuple(alone),
         combined=combined,
-        refused=tuple(refused),
-        text=summary(now, alone, combined),
+        refused=tuple(dict.fromkeys([*refused, *left_out])),
+        text=summary(now, shown, left_out) if request.levers else surest(now, alone),
         assumptions=(FROM_MEDIANS, *_unlike(case, plain), *case.model.assumptions),
+        left_out=tuple(left_out),
     )
 
 
 def _unlike(case: Case, plain: Case | None) -> tuple[str, ...]:
     if plain is None or plain.in_graphs == case.in_graphs:
         return ()
-    which = "with CUDA graphs, and it without" if plain.in_graphs else "without CUDA graphs, and it with them"
-    return (f"{case.name} is compared with {plain.name}, which ran {which}",)
+    ran, beside = ("with", "without") if case.in_graphs else ("without", "with")
+    return (f"{case.name} ran {ran} CUDA graphs, and {plain.name}, plain decoding beside it, {beside} them",)
 
 
 def _unknown(recording: Recording, reason: str) -> RecordingWhatIf:
@@ -115,30 +114,31 @@ def _alone(
 
 
 def _refused(case: Case, request: Request, cases: Sequence[Case]) -> list[Refusal]:
-    """What cannot be carried of a combined request: a lever may depend on another one's figure."""
-    refused = []
+    """What cannot be carried of a combined request: a lever may depend on another one's figure, or on its refusal."""
+    refused: list[Refusal] = []
     for lever in request.levers:
         try:
             LEVERS[lever](case, request, cases)
         except RefusedError as error:
             refused.append(Refusal(lever, request.only(lever).name, str(error)))
-    return refused
+    others = request.without(*(one.lever for one in refused))
+    return [*refused, *_refused(case, others, cases)] if refused else []
 
 
-def _changes(case: Case, request: Request, cases: Sequence[Case]) -> list[Change]:
-    return [make(case, request, cases) for lever, make in LEVERS.items() if lever in request.levers]
+def _changes(case: Case, request: Request, cases: Sequence[Case]) -> dict[str, Change]:
+    """The change of each lever, in the order in which they are applied."""
+    return {lever: make(case, request, cases) for lever, make in LEVERS.items() if lever in request.levers}
 
 
 def _outcome(case: Case, request: Request, plain: Case | None, cases: Sequence[Case], now: Economics) -> Outcome:
     changes = _changes(case, request, cases)
-    then = _economics(case, changes, plain, request, cases)
+    then = _economics(case, list(changes.values()), plain, request, cases)
     saved = [now.step_ns.usual - ns for ns in (then.step_ns.high, then.step_ns.usual, then.step_ns.low)]
-    said = [said for change in changes for said in change.assumptions]
+    said = [said for change in changes.values() for said in change.assumptions]
     if plain is not None and request.only(*OF_SERVING).levers:
         said.append("plain decoding is given the same, as far as its recording carries it")
-    return Outcome(
-        request.levers, request.name, then, Span(*saved), any(c.bound for c in changes), tuple(dict.fromkeys(said))
-    )
+    bounds = tuple(request.only(lever).name for lever, change in changes.items() if change.bound)
+    return Outcome(request.levers, request.name, then, Span(*saved), bool(bounds), tuple(dict.fromkeys(said)), bounds)
 
 
 def _economics(
@@ -150,9 +150,10 @@ def _economics(
     return economics(case, step_with(case, changes), accepted(case, changes), beside)
 
 
-def _carried(case: Case, request: Request, cases: Sequence[Case]) -> list[Change]:
+def _carried(case: Case, request: Request, cases: Sequence[Case]) -> Sequence[Change]:
     """The changes that plain decoding can carry; it has graphs already where they are refused."""
-    return _changes(case, request.without(*(one.lever for one in _refused(case, request, cases))), cases)
+    carried = request.without(*(one.lever for one in _refused(case, request, cases)))
+    return list(_changes(case, carried, cases).values())
 
 
 def _plain_beside(case: Case, cases: Sequence[Case]) -> Case | None:

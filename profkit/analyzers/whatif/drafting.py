@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from profkit.traces import F64, I64, Bools
+from profkit.traces import F64, Bools
 
 from ..arrays import distinct
 from ..replay.model import Model, Work
@@ -109,8 +109,7 @@ def overlap(case: Case, request: Request, cases: Sequence[Case]) -> Change:
 def _overlapped(model: Model) -> Model:
     """The shorter of draft and verify takes no time, whichever that is in a step; the longer one remains."""
     work, steps = model.work, int(model.work.step.max(initial=-1)) + 1
-    length = work.duration + np.maximum(work.gap, 0) + work.delay
-    draft, verify = (_per_step(work, length, _in_phases(model, name), steps).max(axis=0) for name in OVERLAPPED)
+    draft, verify = (_per_step(work, _in_phases(model, name), steps).max(axis=0) for name in OVERLAPPED)
     drafts_hidden = np.append(draft < verify, False)[work.step]
     hidden = np.where(drafts_hidden, *(_in_phases(model, name) for name in OVERLAPPED))
     return scaled_pauses(scaled_work(model, hidden, 0), hidden, 0)
@@ -119,16 +118,16 @@ def _overlapped(model: Model) -> Model:
 def longer_phase_ns(model: Model) -> int:
     """The time of a step's ops, of draft and verify the longer one only, on the busiest stream of all, in ns."""
     work, steps = model.work, int(model.work.step.max(initial=-1)) + 1
-    draft, verify = (_per_step(work, work.duration, _in_phases(model, name), steps) for name in OVERLAPPED)
-    remains = _per_step(work, work.duration, work.step >= 0, steps) - np.minimum(draft, verify)
+    draft, verify = (_per_step(work, _in_phases(model, name), steps) for name in OVERLAPPED)
+    remains = _per_step(work, work.step >= 0, steps) - np.minimum(draft, verify)
     return int(np.median(remains, axis=1).max(initial=0))
 
 
-def _per_step(work: Work, length: I64, which: Bools, steps: int) -> F64:
-    """The ``length`` of the ops ``which``, by stream and step, in ns; shape (streams, steps)."""
+def _per_step(work: Work, which: Bools, steps: int) -> F64:
+    """How long the ops ``which`` run, by stream and step, in ns; shape (streams, steps)."""
     streams = distinct(work.lane)
     place = np.searchsorted(streams, work.lane[which]) * steps + work.step[which]
-    found: F64 = np.bincount(place, length[which].astype(np.float64), len(streams) * steps).astype(np.float64)
+    found: F64 = np.bincount(place, work.duration[which].astype(np.float64), len(streams) * steps).astype(np.float64)
     return found.reshape(len(streams), steps)
 
 

@@ -33,7 +33,10 @@ def link(case: Case, request: Request, cases: Sequence[Case]) -> Change:
         return _as_recorded("its link is of this kind already")
     series = alike(case, cases)
     factors = _over(case, now, then, _in_blocks(case, request, series)).factors
-    said = f"bytes go {then.bandwidth / now.bandwidth:.2g} times as fast as over {now}, in proportion to the bandwidths"
+    said = (
+        f"bytes go {then.bandwidth / now.bandwidth:.2g} times as fast as over the recorded link ({now}), in proportion "
+        "to the bandwidths"
+    )
     if (spread := _spread(now, then)) > 1:
         said += f", or {spread:g} times faster or slower than that: a link of another kind may be used better or worse"
     return _scaled(case, case.collectives, factors, (_split(series), said, _latency_said(case, now, then)))
@@ -59,13 +62,17 @@ def collective(case: Case, request: Request, cases: Sequence[Case]) -> Change:
     factors = transfers.scaled((min(steps, 1.0), small, max(steps, 1.0)), volumes).factors
     said = [
         f"a model, not measured: from {now} to {then} with {case.ranks} ranks, an all-reduce has a latency for each of "
-        f"{counted(after.steps, 'step')} instead of {before.steps}, and moves {after.volume / before.volume:.2g} times "
-        "as many bytes",
+        f"{counted(after.steps, 'step')} instead of {before.steps}, and moves {_times(after.volume / before.volume)}as "
+        "many bytes",
         _split(series),
     ]
     if case.ranks == 2:
         said.append("with two ranks all algorithms move the same bytes, so that little can change")
     return _scaled(case, reduces, factors, tuple(said))
+
+
+def _times(ratio: float) -> str:
+    return "" if ratio == 1 else f"{ratio:.2g} times "
 
 
 def _as_recorded(said: str) -> Change:
@@ -121,6 +128,8 @@ def _latency_said(case: Case, now: Link, then: Link) -> str:
     if then.latency_ns is not None:
         return f"each collective has a latency of {duration(then.latency_ns)}"
     low, usual, high = latency_ratios(now, then, case.ranks)
+    if low == high:
+        return "latency stays: the link is of the same kind"
     return f"latency is {usual:.2f} times as long ({low:.2f} to {high:.2f}: NCCL's own figures)"
 
 

@@ -52,7 +52,11 @@ class Economics(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The step with one lever, or with several. ``bound`` if the usual figure is itself the least that can be."""
+    """The step with one lever, or with several.
+
+    ``bound`` if the usual figure is itself the best that can be, no prediction; ``bound_by`` names the levers by which
+    it is that.
+    """
 
     levers: tuple[str, ...]
     name: str
@@ -60,6 +64,7 @@ class Outcome(Struct, frozen=True):
     saved_ns: Span
     bound: bool
     assumptions: tuple[str, ...]
+    bound_by: tuple[str, ...] = ()
 
 
 class Refusal(Struct, frozen=True):
@@ -75,7 +80,8 @@ class RecordingWhatIf(Struct, frozen=True):
 
     ``now`` is the step as it is replayed, ``recorded_ns`` as it was recorded; ``baseline`` names the recording of plain
     decoding that it is compared with. ``alone`` is each lever by itself, in the order asked, or, where nothing was
-    asked, what gains most first. ``unknown`` says why the whole recording gives no answer.
+    asked, what is sure to gain most first. ``combined`` is all that was asked, but for ``left_out``, which the
+    recording cannot carry, or not with the others. ``unknown`` says why the whole recording gives no answer.
     """
 
     name: str
@@ -92,6 +98,12 @@ class RecordingWhatIf(Struct, frozen=True):
     text: str
     assumptions: tuple[str, ...] = ()
     unknown: str | None = None
+    left_out: tuple[Refusal, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """Whether anything can be said of it."""
+        return bool(self.alone) or self.combined is not None
 
 
 class WhatIf(Struct, frozen=True):
@@ -104,4 +116,4 @@ class WhatIf(Struct, frozen=True):
     @property
     def answers(self) -> bool:
         """Whether anything can be said of any recording."""
-        return any(one.alone or one.combined for one in self.recordings)
+        return any(one.answers for one in self.recordings)

@@ -1,0 +1,38 @@
+"""Figures in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.analyzers.words import between, share
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "signed", "said"),
+    [
+        (81, 100, False, "81 %"),
+        (4.24, 100, False, "4.2 %"),
+        (9.94, 100, False, "9.9 %"),
+        (9.96, 100, False, "10 %"),
+        (0, 100, False, "0.0 %"),
+        (1, 0, False, "0.0 %"),
+        (0.123, 1, True, "+12 %"),
+        (-0.003, 1, True, "−0.3 %"),
+        (-0.0996, 1, True, "−10 %"),
+    ],
+)
+def test_shares_and_changes(part: float, whole: float, signed: bool, said: str) -> None:
+    assert share(part, whole, signed=signed) == said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        ("18.2 ms", "22.0 ms", "18.2 – 22.0 ms"),
+        ("796 µs", "1.45 ms", "796 µs – 1.45 ms"),
+        ("0.56", "1.55", "0.56 – 1.55"),
+        ("1.55", "1.55", "1.55 – 1.55"),
+    ],
+)
+def test_a_unit_is_written_once(low: str, high: str, said: str) -> None:
+    assert between(low, high) == said

@@ -64,7 +64,7 @@ def two_streams(waits: bool, layers: int = 20) -> Trace:
 def test_streams_that_join_in_a_forward() -> None:
     found = predicted(two_streams(waits=True))
     # 5, 10 and 5 us and three gaps; the upper bound has all four one after the other, as recorded.
-    critical, serial = 20 * (20_000 + 3 * 510), 20 * (25_000 + 4 * 780)
+    critical, serial = 20 * (20_000 + 3 * 510), 20 * (25_000 + 4 * 825)
     assert found.step_ns == pytest.approx(critical, rel=0.01)
     assert found.high_ns is not None and found.high_ns >= serial
 

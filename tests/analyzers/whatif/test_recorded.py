@@ -18,6 +18,7 @@ from profkit.analyzers.vocabulary import CLASSES, PHASE
 from profkit.analyzers.whatif import LINKS, Request, what_if
 from profkit.analyzers.whatif.answer import LEVERS
 from profkit.analyzers.whatif.case import Case, alike, case_of
+from profkit.analyzers.whatif.links import BASE_US, PCIE_HOP_US
 from profkit.analyzers.whatif.result import Outcome, RecordingWhatIf
 from profkit.analyzers.whatif.tokens import factors_at, times_at
 from profkit.traces import F64, open_recordings
@@ -112,6 +113,28 @@ def test_the_link_decides_at_128_and_the_host_at_1() -> None:
     assert many.now is not None and one.now is not None
     assert many.alone[0].then.step_ns.usual < 0.8 * many.now.step_ns.usual
     assert one.alone[0].then.step_ns.usual == one.now.step_ns.usual
+
+
+def transfer_us(name: str, phase: str) -> float:
+    """The median transfer of a collective of the target, in µs."""
+    found = case(name)
+    mine = found.collectives & (found.model.work.step >= 0) & (found.model.work.phase == PHASE[phase])
+    return float(np.median(found.model.work.duration[mine])) / 1e3
+
+
+@pytest.mark.parametrize(
+    "sweep, phase, recorded, third",
+    [("ep2", "decode", [9.2, 20.9, 51.0], 57.2), ("ep2-dflash", "verify", [10.6, 67.4, 170.0], 243.3)],
+)
+def test_transfers_over_the_recorded_link(sweep: str, phase: str, recorded: list[float], third: float) -> None:
+    """What does not go with tokens is the latency of NCCL's model; what does is more than the third one takes."""
+    names = [f"{sweep}/{name}" for name in ("c1", "c32", "c128")]
+    few, middle, many = (transfer_us(name, phase) for name in names)
+    assert [few, middle, many] == pytest.approx(recorded, abs=0.06)
+    tokens = [case(name).tokens or 0 for name in names]
+    slope = (middle - few) / (tokens[1] - tokens[0])
+    assert few - slope * tokens[0] == pytest.approx(BASE_US + 2 * PCIE_HOP_US, rel=0.025)
+    assert few + slope * (tokens[2] - tokens[0]) == pytest.approx(third, abs=0.1) and third > many
 
 
 SERIES = "tp1-dflash-recorders/c1", "tp1-dflash-recorders/c32", "tp1-dflash/c128"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .result import Comparison, Gain, GainPart, TraceFigures
 from .vocabulary import HOST_PARTS
-from .words import listed
+from .words import listed, part_name
 
 TOLD = 3
 MINOR = 0.1
@@ -44,8 +44,8 @@ def _gain(plain: str, speculative: str, rows: list[Comparison], named: dict[str,
         GainPart(phase, group, before.get((phase, group), 0.0), after.get((phase, group), 0.0))
         for phase, group in sorted({*before, *after}, key=lambda key: before.get(key, 0.0) - after.get(key, 0.0))
     )
-    text = _text(low, high, parts, named[high.speculative].provenance.block_size)
-    return Gain(plain, speculative, tuple(row.batch_size for row in rows), parts, text)
+    cost = _cost(low, high, parts, named[high.speculative].provenance.block_size)
+    return Gain(plain, speculative, tuple(row.batch_size for row in rows), parts, _text(low, high, cost), cost)
 
 
 def _parts(trace: TraceFigures, cost: float) -> dict[tuple[str, str], float]:
@@ -59,19 +59,25 @@ def _parts(trace: TraceFigures, cost: float) -> dict[tuple[str, str], float]:
     return {key: cost * ns / whole for key, ns in found.items()} if whole else {}
 
 
-def _text(low: Comparison, high: Comparison, parts: tuple[GainPart, ...], block_size: int | None) -> str:
+def _cost(low: Comparison, high: Comparison, parts: tuple[GainPart, ...], block_size: int | None) -> str:
+    """What a cycle costs in plain steps, and the parts that change it."""
     change = high.break_even_accept_len - low.break_even_accept_len
     told = sorted((p for p in parts if abs(p.change) >= MINOR * abs(change)), key=lambda p: -abs(p.change))[:TOLD]
-    causes = listed([f"{p.phase}'s {p.group} {p.change:+.2f}".replace("-", "−") for p in told]) if told else ""
     said = (
-        f"a cycle costs {high.break_even_accept_len:.2f} plain steps at batch {high.batch_size} and "
-        f"{low.break_even_accept_len:.2f} at batch {low.batch_size}"
+        f"a cycle costs {high.break_even_accept_len:.2f} plain steps at {high.batch_size} and "
+        f"{low.break_even_accept_len:.2f} at {low.batch_size}"
     )
-    if low.predicted_speedup is not None and high.predicted_speedup is not None:
-        way = "shrinks" if high.predicted_speedup < low.predicted_speedup else "grows"
-        said = (
-            f"the speed-up {way} from {low.predicted_speedup:.2f} at batch {low.batch_size} to "
-            f"{high.predicted_speedup:.2f} at batch {high.batch_size}, because {said}"
-        )
-    said += f" ({causes})" if causes else ""
+    if told:
+        causes = listed([f"{part_name(p.phase, p.group)} {p.change:+.2f}".replace("-", "−") for p in told])
+        said = f"{said} ({causes})"
     return f"{said}; verify checks {block_size} tokens where a plain step decodes one" if block_size else said
+
+
+def _text(low: Comparison, high: Comparison, cost: str) -> str:
+    if low.predicted_speedup is None or high.predicted_speedup is None:
+        return cost
+    way = "shrinks" if high.predicted_speedup < low.predicted_speedup else "grows"
+    return (
+        f"the speed-up predicted from steps {way} from {low.predicted_speedup:.2f} at batch {low.batch_size} to "
+        f"{high.predicted_speedup:.2f} at batch {high.batch_size}, because {cost}"
+    )

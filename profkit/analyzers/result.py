@@ -343,13 +343,17 @@ class GainPart(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """How the speed-up of one configuration over another changes with the batch size, and what makes it change."""
+    """How the speed-up of one configuration over another changes with the batch size, and what makes it change.
+
+    ``cost`` says only what a cycle costs at the lowest and the highest batch size, and which parts make that change.
+    """
 
     baseline: str
     speculative: str
     batch_sizes: tuple[int, ...]
     parts: tuple[GainPart, ...]
     text: str
+    cost: str = ""
 
 
 class Saving(Struct, frozen=True):

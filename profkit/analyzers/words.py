@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+PHASE_NAMES = {"kv_append": "KV append", "step_other": "rest of the step"}
+"""What phases are called in sentences and legends, where not by their key."""
+
+
+def phase_name(phase: str) -> str:
+    """A phase in words: ``verify``, ``KV append``, ``rest of the step``."""
+    return PHASE_NAMES.get(phase, phase)
+
+
+def part_name(phase: str, group: str) -> str:
+    """A phase's group of parts in words: ``verify's kernels``, ``host gaps in the rest of the step``."""
+    name = phase_name(phase)
+    return f"{group} in the {name}" if " of " in name else f"{name}'s {group}"
+
 
 def duration(ns: float) -> str:
     """Nanoseconds with a unit and three figures: ``103 ms``, ``7.42 ms``, ``420 µs``, ``65 ns``."""

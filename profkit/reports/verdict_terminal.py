@@ -1,22 +1,30 @@
-"""The verdict of a sweep on a terminal: one row per concurrency, three sentences, and how far to trust them."""
+"""The verdict of a sweep on a terminal: one row per concurrency, three sentences, how far to trust them, and the parts."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from profkit.analyzers.economics.result import Economics, Row
+from profkit.analyzers.economics.growth import STRAIGHT
+from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
-from profkit.analyzers.words import duration, share
+from profkit.analyzers.words import duration, phase_name
 from profkit.traces import printable
 
-from .verdict import sweeps_of, title_of
+from .verdict import MINOR, major_growth, sweeps_of, title_of
 
 UNKNOWN = "unknown"
-NARROW = 96
+NARROW = 108
 """Below this width of the terminal the interval and the error are left out."""
 
-COLUMNS = ("batch", "plain step", "cycle", "break-even", "95 %", "accept", "headroom", "predicted", "measured", "error")
+COLUMNS = (
+    "batch", "plain step", "cycle", "break-even", "95 %", "accept", "headroom", "predicted", "measured", "error",
+    "outcome",
+)  # fmt: skip
+BESIDE_SIZES, SIZE = 52, 7
+"""Characters of the other columns of the table of parts, and of a concurrency's."""
 
 
 def print_verdicts(console: Console, analysis: Analysis) -> None:
@@ -24,15 +32,66 @@ def print_verdicts(console: Console, analysis: Analysis) -> None:
     for found in sweeps_of(analysis):
         console.print()
         console.print(_table(found, console.width))
-        for sentence in found.sentences:
-            console.print(printable(sentence), markup=False, style="bold")
-        console.print(printable(found.prediction), markup=False)
+        if found.intervals and console.width >= NARROW:
+            console.print(found.intervals, markup=False)
+        print_sentences(console, found)
+        if found.growth:
+            console.print()
+            console.print(_parts(found, console.width))
     console.print()
 
 
+def print_sentences(console: Console, found: Economics) -> None:
+    """The verdict in three sentences, and how well prediction and measurement agree."""
+    for sentence in found.sentences:
+        console.print(printable(sentence), markup=False, style="bold")
+    console.print(printable(found.prediction), markup=False)
+
+
+def _parts(found: Economics, width: int) -> Table:
+    """The cycle by phase and part in plain steps, and the line that its time follows over the batch, if it was fitted."""
+    fitted = found.growth[0].r2 is not None
+    sizes = _spread([row.batch_size for row in found.rows], max(2, (width - BESIDE_SIZES) // SIZE))
+    grows = " and how its time grows with the batch" if fitted else ""
+    table = _blank(f"Where a cycle goes, in plain steps,{grows} (parts of at least {MINOR:.0%} of a step)")
+    table.add_column("", no_wrap=True)
+    for place in sizes:
+        table.add_column(f"at {found.rows[place].batch_size}", justify="right", no_wrap=True)
+    for name in ("base + per request", "R²") if fitted else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in major_growth(found):
+        line = (_line(one), f"{one.r2:.2f}") if one.r2 is not None else ()
+        table.add_row(_name(one), *(f"{one.plain_steps[place]:.2f}" for place in sizes), *line)
+    return table
+
+
+def _spread(items: Sequence[int], most: int) -> list[int]:
+    """Places of at most so many items, the first and the last among them."""
+    if len(items) <= most:
+        return list(range(len(items)))
+    return [round(place * (len(items) - 1) / (most - 1)) for place in range(most)]
+
+
+def _name(one: Growth) -> str:
+    if one.phase is None:
+        return "cycle" if one.decoding == "speculative" else "plain step"
+    return f"    {one.group}" if one.group else f"  {phase_name(one.phase)}"
+
+
+def _line(one: Growth) -> str:
+    if one.base_ns is None or one.per_request_ns is None or (one.r2 or 0.0) < STRAIGHT:
+        return "no straight line"
+    sign = "−" if one.per_request_ns < 0 else "+"
+    return f"{duration(one.base_ns)} {sign} {duration(abs(one.per_request_ns))}"
+
+
+def _blank(title: str) -> Table:
+    shown = printable(title).replace("[", r"\[")
+    return Table(title=shown, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
 def _table(found: Economics, width: int) -> Table:
-    title = printable(f"Does speculation pay? {title_of(found)}").replace("[", r"\[")
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = _blank(f"Does speculation pay? {title_of(found)}")
     shown = [place for place, name in enumerate(COLUMNS) if width >= NARROW or name not in ("95 %", "error")]
     for place in shown:
         table.add_column(COLUMNS[place], justify="right", no_wrap=True)
@@ -49,12 +108,13 @@ def _cells(row: Row) -> list[str]:
         duration(row.plain.step_ns),
         duration(row.speculative.step_ns),
         f"{row.break_even:.2f}",
-        f"{interval[0]:.2f}–{interval[1]:.2f}" if interval else UNKNOWN,
+        f"{interval[0]:.2f} … {interval[1]:.2f}" if interval else UNKNOWN,
         _known(row.speculative.accept_len, ".2f"),
         _change(row.headroom_share),
         _known(row.predicted_speedup, ".2f"),
         _known(row.measured_speedup, ".2f"),
-        _change(row.prediction_error),
+        _percent(row.prediction_error),
+        row.outcome or UNKNOWN,
     ]
 
 

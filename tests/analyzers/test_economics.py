@@ -13,7 +13,9 @@ from profkit.analyzers.comparison import compare
 from profkit.analyzers.economics.break_even import crossing, spread_of_ratio
 from profkit.analyzers.economics.build import economics
 from profkit.analyzers.economics.growth import line
+from profkit.analyzers.economics.outcome import outcome, outcomes_in_words
 from profkit.analyzers.economics.result import Crossing
+from profkit.analyzers.result import TraceFigures
 from profkit.traces import StepTimes
 from tests.analyzers.sweeps_by_hand import MS, by_hand, economics_of, even, step
 
@@ -43,32 +45,121 @@ def test_crossover_lies_between_in_powers_of_two() -> None:
     assert found.crossover.estimate.at == pytest.approx(2 ** (2 + 2 * 0.6 / 2.1))
     assert found.crossover.measured.at == pytest.approx(2 ** (2 + 2 * math.log(1.2) / math.log(1.2 / 0.8)))
     assert found.sentences[0] == (
-        "draft wins at concurrency 1 (2.00 ×) and 4 (1.20 ×) and loses at 16 (0.80 ×), by throughput measured without "
-        "a recorder; by its steps it pays up to concurrency 5.9 (95 %: 5.9 to 5.9), and the measured throughputs meet "
-        "at 7.5."
+        "draft wins at concurrency 1 (2.00×) and 4 (1.20×) and loses at 16 (0.80×), by throughput measured without a "
+        "recorder, which meets plain decoding's at 7.5; predicted from steps, it pays up to concurrency 5.9 (95 %: 5.9 "
+        "to 5.9)."
     )
+
+
+def unmeasured() -> list[TraceFigures]:
+    """The sweep by hand, of which no throughput is known."""
+    return [structs.replace(t, provenance=structs.replace(t.provenance, tokens_per_s=None)) for t in by_hand()]
 
 
 def test_the_lever_is_what_break_even_needs() -> None:
     """Three tokens pay for 24 of the 36 ms: 12 ms too many, of verify's 34."""
-    found = economics_of(by_hand())
+    found = economics_of(unmeasured())
     assert found.lever is not None and found.lever.excess_ns == 12 * MS
     assert found.sentences[2] == (
-        "To break even at concurrency 16 the accept length would have to be 4.50 (it is 3.00), or the cycle 33 % "
-        "shorter (it takes 36.0 ms); verify's kernels, its largest part, would alone have to be 35 % shorter "
-        "(34.0 ms now)."
+        "Predicted from steps, to break even at concurrency 16 the accept length would have to be 4.50 (it is 3.00), "
+        "or the cycle 33 % shorter (it takes 36.0 ms); verify's kernels, 94 % of it as recorded, would alone have to "
+        "be 35 % shorter."
+    )
+
+
+def test_the_measured_lever_is_what_throughput_needs() -> None:
+    """1,600 tokens/s are cycles of 30 ms; at 2,000 they would be 24: 6 ms too many, of verify's 34/36 of them."""
+    found = economics_of(by_hand())
+    assert found.lever is not None and found.lever.excess_ns == 12 * MS and found.lever.basis == "predicted"
+    measured = found.measured_lever
+    assert measured is not None and (measured.cycle_ns, measured.basis) == (30 * MS, "measured")
+    assert (measured.excess_ns, measured.part_ns) == pytest.approx((6 * MS, 30 * MS * 34 / 36))
+    assert found.sentences[2] == (
+        "By measured throughput, to break even at concurrency 16 the accept length would have to be 3.75 (it is 3.00), "
+        "or the cycle 20 % shorter (it takes 30.0 ms, prefills included); verify's kernels, 94 % of it as recorded, "
+        "would alone have to be 21 % shorter."
     )
 
 
 def test_what_makes_the_gain_shrink() -> None:
-    assert (
-        economics_of(by_hand())
-        .sentences[1]
-        .startswith(
-            "The speed-up shrinks from 2.00 at batch 1 to 0.67 at batch 16, because a cycle costs 4.50 plain steps at "
-            "batch 16 and 1.50 at batch 1 (verify's kernels +3.25"
-        )
+    """The three sentences compare measured speed-ups where there are any; what a cycle costs is always of its steps."""
+    said = "because by its steps a cycle costs 4.50 plain steps at 16 and 1.50 at 1 (verify's kernels +3.25"
+    for traces, change in (
+        (by_hand(), "measured without a recorder shrinks from 2.00 at concurrency 1 to 0.80 at 16"),
+        (unmeasured(), "predicted from steps shrinks from 2.00 at concurrency 1 to 0.67 at 16"),
+    ):
+        assert economics_of(traces).sentences[1].startswith(f"The speed-up {change}, {said}")
+
+
+def test_sentences_of_a_prediction_say_so() -> None:
+    found = economics_of(unmeasured())
+    assert found.decided_by == "predicted" and found.measured_lever is None
+    assert found.sentences[0] == (
+        "Predicted from steps, draft wins at concurrency 1 (2.00×) and 4 (1.25×) and loses at 16 (0.67×); it pays up "
+        "to concurrency 5.9 (95 %: 5.9 to 5.9)."
     )
+
+
+def test_a_speedup_that_grows_though_cycles_cost_more() -> None:
+    """The throughput of 16 requests is 2.5 times the plain one: its steps do not say why."""
+    traces = by_hand()
+    better = structs.replace(traces[5], provenance=structs.replace(traces[5].provenance, tokens_per_s=5000))
+    said = economics_of([*traces[:5], better]).sentences[1]
+    assert said.startswith(
+        "The speed-up measured without a recorder grows from 2.00 at concurrency 1 to 2.50 at 16, though by its steps "
+    )
+
+
+@pytest.mark.parametrize(
+    ("speedup", "interval", "word"),
+    [
+        (None, None, None),
+        (1.019, None, "even"),
+        (0.981, None, "even"),
+        (1.021, None, "wins"),
+        (0.979, None, "loses"),
+        (1.03, (0.99, 1.07), "even"),
+        (1.03, (1.02, 1.04), "wins"),
+        (0.9, (0.85, 1.0), "even"),
+        (0.9, (0.85, 0.95), "loses"),
+        (1.01, (1.005, 1.015), "even"),
+    ],
+)
+def test_the_word_for_a_speedup(speedup: float | None, interval: tuple[float, float] | None, word: str | None) -> None:
+    assert outcome(speedup, interval) == word
+
+
+def test_outcomes_in_words() -> None:
+    found = [(at, speedup, outcome(speedup)) for at, speedup in ((1, 0.9), (2, 1.01), (4, 1.5), (8, 2.0), (16, None))]
+    said = "wins at batch 4 (1.50×) and 8 (2.00×), is even at 2 (1.01×) and loses at 1 (0.90×)"
+    assert outcomes_in_words(found, "batch") == said
+    assert outcomes_in_words([(1, None, None)]) == "cannot be compared"
+
+
+def test_an_even_row_is_no_loss() -> None:
+    """At 4, a measured 1.01 is even: neither a win nor the first loss."""
+    traces = by_hand()
+    even_one = structs.replace(traces[3], provenance=structs.replace(traces[3].provenance, tokens_per_s=808))
+    found = economics_of([*traces[:3], even_one, *traces[4:]])
+    assert [row.outcome for row in found.rows] == ["wins", "even", "loses"]
+    assert "wins at concurrency 1 (2.00×), is even at 4 (1.01×) and loses at 16 (0.80×)" in found.sentences[0]
+    below = structs.replace(traces[3], provenance=structs.replace(traces[3].provenance, tokens_per_s=792))
+    assert "at concurrency 16 the accept" in economics_of([*traces[:3], below, *traces[4:]]).sentences[2]
+
+
+def test_what_intervals_do_not_hold() -> None:
+    """At 1 throughput implies the same 1.5; at 4, 3 / 1.2 = 2.5 where 2.4 has no spread; at 16 3.75 for 4.5."""
+    found = economics_of(by_hand())
+    assert [row.measured_break_even for row in found.rows] == pytest.approx([1.5, 2.5, 3.75])
+    assert found.intervals == (
+        "The 95 % intervals hold only how much the steps of one recording differ: another recording of the same "
+        "configuration can lie outside, and so does the break-even that measured throughput implies, at 4 (2.50) and "
+        "16 (3.75)."
+    )
+    assert economics_of(unmeasured()).intervals.endswith("can lie outside.")
+    assert economics_of(by_hand()[:2]).intervals.endswith("implies lies inside.")
+    short = [structs.replace(t, cycle=structs.replace(t.cycle, period_ns=t.cycle.period_ns[:3])) for t in by_hand()]
+    assert economics_of(short).intervals == ""
 
 
 def test_growth_by_hand() -> None:
@@ -79,6 +170,19 @@ def test_growth_by_hand() -> None:
     assert verify.text == "verify's kernels: 2.00 ms + 2.00 ms per request (R² 1.00, off by at most 0.0 %)"
     assert growth["speculative", "draft", "host gaps"].per_request_ns == pytest.approx(0, abs=1e-3)
     assert growth["plain", None, None].ns == (4 * MS, 5 * MS, 8 * MS)
+    assert growth["speculative", None, None].plain_steps == (1.5, 2.4, 4.5)
+    assert verify.plain_steps == pytest.approx((1, 2, 34 / 8))
+    assert growth["plain", "decode", "kernels"].plain_steps == (1, 1, 1)
+
+
+def test_phases_have_names() -> None:
+    parts = {("step_other", "gap_host"): 2 * MS, ("kv_append", "compute"): 2 * MS, ("verify", "compute"): 2 * MS}
+    traces = [
+        step("plain", 1, even(2 * MS), {("decode", "compute"): 2 * MS}),
+        step("speculative", 1, even(6 * MS), parts),
+    ]
+    texts = [one.text.split(":")[0] for one in economics_of(traces).growth]
+    assert {"rest of the step", "host gaps in the rest of the step", "KV append", "KV append's kernels"} < set(texts)
 
 
 def test_too_few_points_are_said() -> None:
@@ -86,8 +190,12 @@ def test_too_few_points_are_said() -> None:
     assert found.growth[0].base_ns is None
     assert found.growth[0].text == "the cycle: 6.00 ms at 1 and 12.0 ms at 4: too few points for a line, which takes 3"
     assert found.crossover.estimate == Crossing("above")
-    assert "pays at every recorded concurrency: the crossover lies above 4, not recorded" in found.sentences[0]
-    assert found.sentences[2].startswith("At concurrency 4, where it is nearest to losing, it pays until the accept ")
+    assert "predicted from steps, the concurrency up to which it pays lies above 4, the highest" in found.sentences[0]
+    assert found.sentences[2] == (
+        "By measured throughput, at concurrency 4, where it is nearest to losing, it pays until the accept length "
+        "falls to 2.50 (it is 3.00) or the cycle gets 20 % longer (it takes 12.5 ms, prefills included); verify's "
+        "kernels, 83 % of it as recorded, could alone be 24 % longer."
+    )
 
 
 def test_no_line_is_drawn_through_what_is_none() -> None:
@@ -101,10 +209,10 @@ def test_no_line_is_drawn_through_what_is_none() -> None:
 def test_prediction_within_ten_percent_or_why_not() -> None:
     """At 16, 1,600 tokens/s of 16 requests at 3 tokens are cycles of 30 ms; 2,000 plain ones are steps of 8 ms."""
     assert economics_of(by_hand()).prediction == (
-        "The predicted speed-up is within 5 % of the measured one at 1 and 4; at 16 it is 17 % too low (0.67 against "
-        "0.80): the measured throughput amounts to a cycle of 30.0 ms where 36.0 ms were recorded (−17 %) and a plain "
-        "step of 8.00 ms where 8.00 ms were recorded (+0 %), prefills and all lengths of context "
-        "included (from recorded steps)."
+        "The speed-up predicted from recorded steps is within 5 % of the measured one at 1 and 4; at 16 it is 17 % too "
+        "low (0.67 against 0.80): the measured throughput amounts to a cycle of 30.0 ms where 36.0 ms were recorded "
+        "(−17 %) and a plain step of 8.00 ms where 8.00 ms were recorded (+0 %), prefills and all lengths of context "
+        "included."
     )
 
 
@@ -118,11 +226,17 @@ def test_unrecorded_steps_decide_where_there_are_any() -> None:
     assert [row.basis for row in found.rows] == ["unrecorded", "mixed", "recorded"]
     assert [row.break_even for row in found.rows] == pytest.approx([1.25, 2.0, 4.5])
     assert found.rows[1].speculative.unrecorded_ns == 10 * MS
-    assert "a cycle costs 4.50 plain steps at batch 16 and 1.25 at batch 1" in found.sentences[1]
-    assert found.prediction.endswith(
-        "(from steps that the engine's host timed without a recorder, but for plain decoding's at 4 and 16 and the "
-        "cycle's at 16, which were recorded)."
+    assert "a cycle costs 4.50 plain steps at 16 and 1.25 at 1" in found.sentences[1]
+    assert found.prediction.startswith(
+        "The speed-up predicted from cycles timed without a recorder (at 16 only recorded) and plain steps timed "
+        "without a recorder (at 4 and 16 only recorded): at 1 it is 20 % too high"
     )
+
+
+def test_a_mixed_basis_is_said_with_the_prediction() -> None:
+    timed = {f"draft/c{batch}": StepTimes(ns * MS, 1, 1, 9) for batch, ns in ((1, 6), (4, 12), (16, 36))}
+    start = "The speed-up predicted from cycles timed without a recorder and plain steps only recorded is within"
+    assert economics_of(by_hand(), timed).prediction.startswith(start)
 
 
 def test_without_an_accept_length_little_is_known() -> None:
@@ -138,10 +252,12 @@ def test_without_an_accept_length_little_is_known() -> None:
     )
     assert found.crossover.estimate.state == "unknown" and found.lever is None
     assert found.sentences[0] == (
-        "Whether draft pays is unknown without its accept length; a cycle costs 1.50 plain steps at 1, 2.40 plain "
-        "steps at 4 and 4.50 plain steps at 16."
+        "Whether draft pays is unknown without its accept length; predicted from steps, a cycle costs 1.50 plain steps "
+        "at 1, 2.40 plain steps at 4 and 4.50 plain steps at 16."
     )
-    assert found.prediction.startswith("The predicted speed-up cannot be checked")
+    assert found.sentences[1].startswith("By its steps, a cycle costs 4.50 plain steps at 16")
+    assert found.prediction.startswith("The speed-up predicted from recorded steps cannot be checked")
+    assert found.decided_by is None and {row.outcome for row in found.rows} == {None}
 
 
 def test_an_accept_length_of_the_user_is_not_measured() -> None:
@@ -208,7 +324,7 @@ def test_a_loss_at_the_lowest_concurrency_is_not_the_last_word() -> None:
     """A host-bound cycle loses at 1, and wins at 4."""
     traces = by_hand()
     slow = step("speculative", 1, even(16 * MS), {("draft", "gap_host"): 16 * MS}, 3.0, 200)
-    text = "by its steps it pays only at 4 of the recorded concurrencies"
+    text = "predicted from steps, it pays only at 4 of the recorded concurrencies"
     assert economics_of([traces[0], slow, *traces[2:]]).crossover.text == text
 
 

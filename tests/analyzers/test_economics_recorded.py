@@ -51,13 +51,25 @@ def test_prediction_against_measurement() -> None:
     errors = [row.prediction_error for name in PAIRS for row in pair(name).rows]
     assert errors == pytest.approx([0.003, -0.023, 0.053, -0.064, -0.032, -0.094], abs=0.001)
     assert max(abs(error) for error in errors if error is not None) < 0.1
-    assert pair("ep2").prediction.startswith(
-        "The predicted speed-up is within 10 % of the measured one at 1, 32 and 128"
+    assert pair("ep2").prediction == (
+        "The speed-up predicted from recorded steps is within 10 % of the measured one at 1, 32 and 128."
     )
     assert pair("tp1").prediction == (
-        "The predicted speed-up is within 6 % of the measured one at 1, 32 and 128 (from steps that the engine's host "
-        "timed without a recorder, but for plain decoding's, which were recorded)."
+        "The speed-up predicted from cycles timed without a recorder and plain steps only recorded is within 6 % of "
+        "the measured one at 1, 32 and 128."
     )
+
+
+def test_the_verdict_is_of_measured_throughput() -> None:
+    assert [row.outcome for row in pair("tp1").rows] == ["wins", "wins", "loses"]
+    found = pair("ep2")
+    assert [row.outcome for row in found.rows] == ["wins", "wins", "wins"] and found.decided_by == "measured"
+    assert found.sentences[2].startswith("By measured throughput, at concurrency 128, where it is nearest to losing")
+
+
+def test_what_throughput_implies_lies_outside_of_the_intervals() -> None:
+    """What the steps of one recording differ by does not hold how far throughput lies off."""
+    assert pair("ep2").intervals.endswith("throughput implies, at 128 (3.29).")
 
 
 def test_verify_grows_by_the_request() -> None:

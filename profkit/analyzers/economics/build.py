@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec import structs
+
 from ..comparison import timed_ns
 from ..eager_to_graphs import launched_eagerly
 from ..gain import gains
@@ -12,8 +14,11 @@ from ..result import Comparison, TraceFigures, sweep_of
 from .break_even import crossing, spread_of_ratio
 from .decoding import decoding_of
 from .growth import growth_of
-from .result import Basis, Crossover, Economics, Lever, Range, Row
-from .words import crossover_text, prediction, what_moves, where, why
+from .lever import lever_of
+from .outcome import decided_by, outcome_of
+from .result import Basis, Crossover, Decided, Economics, Range, Row
+from .trust import intervals, prediction
+from .words import crossover_text, what_moves, where, why
 
 Key = tuple[str, str, bool, str]
 """Both configurations, whether they ran with graphs, and the folder of the speculative sweep."""
@@ -60,10 +65,12 @@ def _place(sweeps: list[Sweep], one: Comparison) -> None:
 
 def _economics(key: Key, speculative: str, sweep: Sweep, named: Mapping[str, TraceFigures]) -> Economics:
     baseline, _, graphs, _ = key
-    rows = tuple(_row(sweep[batch_size], named) for batch_size in sorted(sweep))
-    batch_sizes = [row.batch_size for row in rows]
+    rows, decided = _decided([_row(sweep[batch_size], named) for batch_size in sorted(sweep)])
+    costs = {row.batch_size: row.break_even for row in rows}
     crossover = _crossover(rows)
-    lever = _lever(rows, {name: trace.provenance.block_size for name, trace in named.items()})
+    block_sizes = {name: trace.provenance.block_size for name, trace in named.items()}
+    lever = lever_of(rows, block_sizes, "predicted")
+    measured_lever = lever_of(rows, block_sizes, "measured") if decided == "measured" else None
     gain = next(iter(gains(list(named.values()), list(sweep.values()))), None)
     return Economics(
         baseline=baseline,
@@ -71,14 +78,29 @@ def _economics(key: Key, speculative: str, sweep: Sweep, named: Mapping[str, Tra
         graphs=graphs,
         rows=rows,
         growth=(
-            *growth_of("speculative", batch_sizes, [row.speculative for row in rows]),
-            *growth_of("plain", batch_sizes, [row.plain for row in rows]),
+            *growth_of("speculative", costs, [row.speculative for row in rows]),
+            *growth_of("plain", dict.fromkeys(costs, 1.0), [row.plain for row in rows]),
         ),
         crossover=crossover,
         lever=lever,
-        sentences=(where(speculative, rows, crossover), why(rows, gain), what_moves(lever, rows)),
+        sentences=(
+            where(speculative, rows, crossover, decided),
+            why(rows, gain, decided),
+            what_moves(measured_lever or lever),
+        ),
         prediction=prediction(rows),
+        decided_by=decided,
+        measured_lever=measured_lever,
+        intervals=intervals(rows),
     )
+
+
+def _decided(rows: Sequence[Row]) -> tuple[tuple[Row, ...], Decided | None]:
+    """The rows with their outcomes, and what these rest on."""
+    basis = decided_by(rows)
+    if basis is None:
+        return tuple(rows), None
+    return tuple(structs.replace(row, outcome=outcome_of(row, basis)) for row in rows), basis
 
 
 def _row(one: Comparison, named: Mapping[str, TraceFigures]) -> Row:
@@ -99,6 +121,7 @@ def _row(one: Comparison, named: Mapping[str, TraceFigures]) -> Row:
         predicted_ci95=(accept_len / interval[1], accept_len / interval[0]) if accept_len and interval else None,
         measured_speedup=measured,
         prediction_error=predicted / measured - 1 if predicted and measured else None,
+        measured_break_even=accept_len / measured if accept_len and measured else None,
     )
 
 
@@ -131,26 +154,3 @@ def _margin(row: Row, end: int) -> float | None:
     if row.speculative.accept_len is None or row.break_even_ci95 is None:
         return None
     return row.speculative.accept_len - row.break_even_ci95[end]
-
-
-def _lever(rows: Sequence[Row], block_sizes: Mapping[str, int | None]) -> Lever | None:
-    """Of the lowest batch size that loses; where none does, of the one with the least headroom."""
-    known = [row for row in rows if row.headroom_share is not None]
-    if not known:
-        return None
-    losing = [row for row in known if (row.headroom_share or 0.0) < 0]
-    row = losing[0] if losing else min(known, key=lambda one: one.headroom_share or 0.0)
-    side = row.speculative
-    accept_len, whole = side.accept_len or 1.0, sum(part.ns for part in side.parts)
-    largest = max(side.parts, key=lambda part: part.ns, default=None)
-    return Lever(
-        batch_size=row.batch_size,
-        accept_len=accept_len,
-        accept_len_needed=row.break_even,
-        excess_ns=side.step_ns - accept_len * row.plain.step_ns,
-        cycle_ns=side.step_ns,
-        phase=largest.phase if largest else None,
-        group=largest.group if largest else None,
-        part_ns=largest.ns * side.step_ns / whole if largest else None,
-        block_size=block_sizes[side.trace],
-    )

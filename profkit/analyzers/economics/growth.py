@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
 from ..vocabulary import PHASES
-from ..words import duration, listed, share
+from ..words import duration, listed, part_name, phase_name, share
 from .result import Decoding, Growth
 
 FEWEST = 3
@@ -21,12 +22,21 @@ Key = tuple[str | None, str | None]
 
 
 def growth_of(
-    kind: Literal["plain", "speculative"], batch_sizes: Sequence[int], sides: Sequence[Decoding]
+    kind: Literal["plain", "speculative"], costs: Mapping[int, float], sides: Sequence[Decoding]
 ) -> tuple[Growth, ...]:
-    """The whole step, each phase and each phase's groups over ``batch_sizes``; nothing where parts are not known."""
+    """The whole step, each phase and each phase's groups by batch size; nothing where parts are not known.
+
+    ``costs`` are the batch sizes, with what the step costs in plain ones.
+    """
     if not all(side.parts for side in sides):
         return ()
-    return tuple(_fit(kind, key, batch_sizes, [_total(side, key) for side in sides]) for key in _keys(sides))
+    wholes = [_total(side, (None, None)) for side in sides]
+    found = []
+    for key in _keys(sides):
+        times = [_total(side, key) for side in sides]
+        shares = [cost * ns / whole for cost, ns, whole in zip(costs.values(), times, wholes, strict=True)]
+        found.append(structs.replace(_fit(kind, key, list(costs), times), plain_steps=tuple(shares)))
+    return tuple(found)
 
 
 def _keys(sides: Sequence[Decoding]) -> Iterator[Key]:
@@ -79,4 +89,4 @@ def _points(batch_sizes: Sequence[int], values: Sequence[float]) -> str:
 def _name(kind: str, phase: str | None, group: str | None) -> str:
     if phase is None:
         return "the cycle" if kind == "speculative" else "the plain step"
-    return f"{phase}'s {group}" if group else phase
+    return part_name(phase, group) if group else phase_name(phase)

@@ -9,6 +9,8 @@ from msgspec import Struct
 Range = tuple[float, float]
 Basis = Literal["unrecorded", "recorded", "mixed"]
 State = Literal["between", "above", "below", "unknown"]
+Outcome = Literal["wins", "even", "loses"]
+Decided = Literal["measured", "predicted"]
 
 
 class PartTime(Struct, frozen=True):
@@ -45,7 +47,9 @@ class Row(Struct, frozen=True):
 
     ``headroom`` is accept length minus break-even, ``headroom_share`` the same over the break-even;
     ``prediction_error`` is predicted over measured speed-up, minus 1. Where the user says another accept length
-    than the run's, nothing is measured of it.
+    than the run's, nothing is measured of it. ``measured_break_even`` is what the measured throughput implies: accept
+    length over measured speed-up. ``outcome`` is the word for the speed-up that the verdict rests on, and ``None``
+    where that is not known.
     """
 
     batch_size: int
@@ -60,13 +64,16 @@ class Row(Struct, frozen=True):
     predicted_ci95: Range | None
     measured_speedup: float | None
     prediction_error: float | None
+    measured_break_even: float | None = None
+    outcome: Outcome | None = None
 
 
 class Growth(Struct, frozen=True):
     """How a part grows with the batch: ``base_ns`` + ``per_request_ns`` · batch, by least squares.
 
     ``group`` is ``None`` for a whole phase, ``phase`` too for the whole step; ``ns`` are its times by batch size.
-    ``largest_residual`` is relative to the value itself. Under three batch sizes nothing is fitted.
+    ``largest_residual`` is relative to the value itself. Under three batch sizes nothing is fitted. ``plain_steps`` are
+    its times in plain steps of the same batch size: those of the cycle are the break-even.
     """
 
     decoding: Literal["plain", "speculative"]
@@ -78,6 +85,7 @@ class Growth(Struct, frozen=True):
     r2: float | None
     largest_residual: float | None
     text: str
+    plain_steps: tuple[float, ...] = ()
 
 
 class Crossing(Struct, frozen=True):
@@ -100,7 +108,8 @@ class Crossover(Struct, frozen=True):
 class Lever(Struct, frozen=True):
     """What would bring the row to break-even: a longer accept length, or ``excess_ns`` less of the cycle.
 
-    ``excess_ns`` is negative where speculation pays: what the cycle may grow by. The part is the cycle's largest.
+    ``excess_ns`` is negative where speculation pays: what the cycle may grow by. The part is the cycle's largest, with
+    its share of the recorded steps. On the ``basis`` of measured throughput, the cycle is the one that this amounts to.
     """
 
     batch_size: int
@@ -112,12 +121,16 @@ class Lever(Struct, frozen=True):
     group: str | None
     part_ns: float | None
     block_size: int | None
+    basis: Decided = "predicted"
 
 
 class Economics(Struct, frozen=True):
     """Speculative against plain decoding over batch sizes, alike in CUDA graphs; ``sentences`` say it in plain words.
 
-    ``prediction`` says how well the predicted speed-ups agree with the measured ones.
+    ``decided_by`` is what outcomes and sentences compare: speed-ups ``measured`` as throughput without a recorder where
+    each batch size has one, else those ``predicted`` from steps. ``lever`` is predicted, ``measured_lever`` measured.
+    ``prediction`` says how well predicted speed-ups agree with measured ones, and ``intervals`` what the intervals do
+    not hold.
     """
 
     baseline: str
@@ -129,3 +142,6 @@ class Economics(Struct, frozen=True):
     lever: Lever | None
     sentences: tuple[str, str, str]
     prediction: str
+    decided_by: Decided | None = None
+    measured_lever: Lever | None = None
+    intervals: str = ""

@@ -42,7 +42,7 @@ from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, E
 from .payload import Embedded, embed, flame_columns, timeline_columns, words
 from .savings import TITLES as SAVINGS
 from .savings import phase_cells, saving_bars
-from .verdict import untold_gains, verdict_views
+from .verdict import outcome_of, untold_comparisons, untold_gains, verdict_views
 
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_tracks.js",
            "timeline_view.js", "tables.js", "charts.js", "widgets.js", "page.js")  # fmt: skip
@@ -122,7 +122,9 @@ def render_report(
         jitter=JITTER,
         recorder_figure=figure,
         verdicts=verdict_views(analysis),
-        untold_gains=untold_gains,
+        untold=untold_comparisons(analysis),
+        untold_gains=untold_gains(analysis),
+        outcome_of=outcome_of,
         shown_links=shown_links,
         link_title=link_title,
         link_rates=rates,

@@ -22,8 +22,7 @@ from .graph_terminal import Block, graph_blocks
 from .inflation import check_block, inflation_line, unknown_line
 from .layers import layer_table
 from .units import unknown_figures
-from .verdict import untold_comparisons, untold_gains
-from .verdict_terminal import print_verdicts
+from .verdict_terminal import print_answers, print_untold, print_verdicts
 
 UNKNOWN = "unknown"
 MAX_RANKS = 8
@@ -39,20 +38,14 @@ def render_terminal(analysis: Analysis, width: int | None = None, answers: Seque
 
     ``width`` in characters, else the terminal's.
     """
-    out = io.StringIO()
-    console = Console(
-        file=out, width=width or min(max(shutil.get_terminal_size((110, 24)).columns, 80), 140), highlight=False
-    )
+    out, console = _console(width)
     for trace in analysis.traces:
         _trace(console, trace)
     if len(analysis.traces) > 1:
         console.rule("[bold]side by side", align="left")
         console.print(_overview(analysis.traces, console.width))
     print_verdicts(console, analysis)
-    for comparison in untold_comparisons(analysis):
-        _line(console, f"{comparison.baseline} → {comparison.speculative}: {comparison.text}.")
-    for gain in untold_gains(analysis):
-        _line(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
+    print_untold(console, analysis)
     for saving in analysis.graph_savings:
         _line(console, f"{saving.eager} → {saving.graphs}: {saving.text}.")
     if len(analysis.traces) > 1:
@@ -63,6 +56,19 @@ def render_terminal(analysis: Analysis, width: int | None = None, answers: Seque
     for answered in answers:
         print_answer(console, answered)
     return out.getvalue().strip()
+
+
+def render_answers(analysis: Analysis, width: int | None = None) -> str:
+    """In sentences alone: whether speculation pays, or where there is no pair, what holds each trace back."""
+    out, console = _console(width)
+    print_answers(console, analysis)
+    return out.getvalue().strip()
+
+
+def _console(width: int | None) -> tuple[io.StringIO, Console]:
+    out = io.StringIO()
+    shown = width or min(max(shutil.get_terminal_size((110, 24)).columns, 80), 140)
+    return out, Console(file=out, width=shown, highlight=False)
 
 
 def _recorders(console: Console, analysis: Analysis) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from profkit.analyzers.economics.result import Economics, Growth
+from profkit.analyzers.economics.outcome import outcome
+from profkit.analyzers.economics.result import Economics, Growth, Outcome
 from profkit.analyzers.result import Analysis, Comparison, Gain
 
 from .verdict_budget import BudgetFigure, budget_figure
@@ -38,6 +39,14 @@ def untold_comparisons(analysis: Analysis) -> list[Comparison]:
     """Those of no verdict: alone, or unlike in CUDA graphs."""
     told = {(row.plain.trace, row.speculative.trace) for found in sweeps_of(analysis) for row in found.rows}
     return [one for one in analysis.comparisons if (one.baseline, one.speculative) not in told]
+
+
+def outcome_of(analysis: Analysis, one: Comparison) -> Outcome | None:
+    """The word for a pair: that of its economics, where it has some."""
+    rows = [row for found in analysis.economics for row in found.rows]
+    told = (row.outcome for row in rows if (row.plain.trace, row.speculative.trace) == (one.baseline, one.speculative))
+    speedup = one.predicted_speedup if one.measured_speedup is None else one.measured_speedup
+    return next(told, outcome(speedup))
 
 
 def untold_gains(analysis: Analysis) -> list[Gain]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from profkit.analyzers.economics.result import Economics, Row
 from profkit.analyzers.vocabulary import PHASES as ORDER
-from profkit.analyzers.words import duration
+from profkit.analyzers.words import duration, phase_name
 
 from .legend import PHASES
 from .verdict_scales import Scale
@@ -87,7 +87,7 @@ def _cells(row: Row) -> dict[Cell, float]:
 
 def _segment(cell: Cell) -> Segment:
     phase, group = cell
-    return Segment(f"{PHASES[phase].title}: {group}", PHASES[phase].colour, TEXTURES.get(group))
+    return Segment(f"{phase_name(phase)}: {group}", PHASES[phase].colour, TEXTURES.get(group))
 
 
 def _bar(top: float, thick: float, row: Row, bar: dict[Cell, float], cells: Sequence[Cell], x: Scale) -> str:

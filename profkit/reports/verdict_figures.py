@@ -15,6 +15,9 @@ from .verdict_scales import BOTTOM, LEFT, RIGHT, TOP, Scale, concurrency_scale, 
 
 WIDTH, HEIGHT = 420, 252
 APART, TICKS_APART = 40.0, 28.0
+ABOVE, BELOW, ASIDE, NEAR = -9.0, 18.0, 7.0, 26.0
+"""From a point to the foot of its label above, below and beside it; and how near two points cross."""
+
 MS = 1e-6
 
 
@@ -47,11 +50,12 @@ def break_even_figure(found: Economics) -> Markup:
     rows = found.rows
     accept = Line("speculative", tuple(row.speculative.accept_len for row in rows))
     cost = Line("cost", tuple(row.break_even for row in rows))
+    implied = tuple(row.measured_break_even for row in rows)
     ends = [row.break_even_ci95[1] if row.break_even_ci95 else row.break_even for row in rows]
-    top = 1.3 * max(*ends, *(value or 0.0 for value in accept.values))
+    top = 1.3 * max(*ends, *(value or 0.0 for value in (*accept.values, *implied)))
     x, y = concurrency_scale([row.batch_size for row in rows]), upright(0.0, top)
     body = [_pays(rows, x, y), _band(rows, x, y), _frame(rows, x, y, "tokens per step and request")]
-    body += [_mark(found, x), _lines(rows, [accept, cost], x, y)]
+    body += [_mark(found, x), _lines(rows, [accept, cost], x, y, implied)]
     return _drawing("Break-even accept length over concurrency, and the accept length", body)
 
 
@@ -86,25 +90,40 @@ def _frame(rows: Sequence[Row], x: Scale, y: Scale, unit: str) -> str:
     return "".join(drawn)
 
 
-def _lines(rows: Sequence[Row], lines: Sequence[Line], x: Scale, y: Scale) -> str:
+def _lines(rows: Sequence[Row], lines: Sequence[Line], x: Scale, y: Scale, implied: Sequence[float | None] = ()) -> str:
+    """Lines with their points and labels, and as hollow dots what the measured throughput implies."""
     drawn = []
     for line in lines:
         points = [(x(r.batch_size), y(v)) for r, v in zip(rows, line.values, strict=True) if v is not None]
         drawn.append(f'<polyline class="line {line.kind}" points="{path(points)}"/>')
         drawn += [f'<circle class="dot {line.kind}" cx="{at}" cy="{up}" r="4"/>' for at, up in points]
     places = [x(row.batch_size) for row in rows]
-    drawn += [_values(places[at], [line.values[at] for line in lines], y) for at in spaced(places, APART)]
+    hollow = [None if value is None else y(value) for value in implied] or [None] * len(rows)
+    for place, up, value in zip(places, hollow, implied, strict=False):
+        if up is not None:
+            said = f"<title>{value:.2f} by measured throughput</title>"
+            drawn.append(f'<circle class="hollow" cx="{place}" cy="{up}" r="5">{said}</circle>')
+    for at in spaced(places, APART):
+        drawn.append(_values(places[at], [line.values[at] for line in lines], y, hollow[at], first=at == 0))
     return "".join(drawn)
 
 
-def _values(place: float, values: Sequence[float | None], y: Scale) -> str:
-    """The values at one concurrency: the highest is written above its point, the other below."""
+def _values(place: float, values: Sequence[float | None], y: Scale, hollow: float | None, first: bool) -> str:
+    """The values at one concurrency: the highest is written above its point, the other below.
+
+    Labels keep clear of a ``hollow`` dot; where lines cross, they step aside to where none runs.
+    """
     known = sorted((value for value in values if value is not None), reverse=True)
-    shifts = (-9, 18)
-    return "".join(
-        f'<text class="value" x="{place}" y="{y(value) + shift:g}" text-anchor="middle">{_figure(value)}</text>'
-        for value, shift in zip(known, shifts, strict=False)
-    )
+    ups = [y(value) for value in known]
+    crossed = len(ups) == 2 and ups[1] - ups[0] < NEAR and not first
+    above, below = (min, ABOVE, -ASIDE, "end"), (max, BELOW, ASIDE, "start")
+    drawn = []
+    for value, up, (outer, shift, aside, anchor) in zip(known, ups, (above, below), strict=False):
+        clear = outer(up, hollow) if hollow is not None and abs(hollow - up) < NEAR else up
+        at, side = (place + aside, anchor) if crossed else (place, "middle")
+        text = _figure(value)
+        drawn.append(f'<text class="value" x="{at:g}" y="{clear + shift:g}" text-anchor="{side}">{text}</text>')
+    return "".join(drawn)
 
 
 def _figure(value: float) -> str:

@@ -1,23 +1,24 @@
-"""The verdict of a sweep on a terminal: one row per concurrency, three sentences, how far to trust them, and the parts."""
+"""The verdict of a sweep on a terminal: rows per concurrency, three sentences, how far to trust them, and the parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from profkit.analyzers.economics.growth import STRAIGHT
+from profkit.analyzers.economics.outcome import VERBS
 from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
 from profkit.analyzers.words import duration, phase_name
 from profkit.traces import printable
 
-from .verdict import MINOR, major_growth, sweeps_of, title_of
+from .verdict import MINOR, major_growth, outcome_of, sweeps_of, title_of, untold_comparisons, untold_gains
 
 UNKNOWN = "unknown"
 NARROW = 108
-"""Below this width of the terminal the interval and the error are left out."""
+"""Below this width of the terminal the interval, the headroom and the error are left out."""
 
 COLUMNS = (
     "batch", "plain step", "cycle", "break-even", "95 %", "accept", "headroom", "predicted", "measured", "error",
@@ -32,13 +33,35 @@ def print_verdicts(console: Console, analysis: Analysis) -> None:
     for found in sweeps_of(analysis):
         console.print()
         console.print(_table(found, console.width))
-        if found.intervals and console.width >= NARROW:
+        if found.intervals:
             console.print(found.intervals, markup=False)
         print_sentences(console, found)
         if found.growth:
-            console.print()
-            console.print(_parts(found, console.width))
+            _print_parts(console, found)
     console.print()
+
+
+def print_untold(console: Console, analysis: Analysis) -> None:
+    """Print what comparing says of pairs that have no verdict, a line for each."""
+    for one in untold_comparisons(analysis):
+        word = outcome_of(analysis, one)
+        said = f"it {VERBS[word]}: {one.text}" if word else one.text
+        console.print(printable(f"{one.baseline} → {one.speculative}: {said}."), markup=False)
+    for gain in untold_gains(analysis):
+        console.print(printable(f"{gain.baseline} → {gain.speculative}: {gain.text}."), markup=False)
+
+
+def print_answers(console: Console, analysis: Analysis) -> None:
+    """Print only what there is to say in sentences: verdicts, pairs without one, and without any pair each trace."""
+    for found in sweeps_of(analysis):
+        console.print(printable(f"Does speculation pay? {title_of(found)}"), markup=False, style="bold")
+        print_sentences(console, found)
+        if found.intervals:
+            console.print(found.intervals, markup=False)
+        console.print()
+    print_untold(console, analysis)
+    for trace in analysis.traces if not analysis.comparisons else ():
+        console.print(printable(f"{trace.name}: {trace.summary}"), markup=False)
 
 
 def print_sentences(console: Console, found: Economics) -> None:
@@ -48,12 +71,19 @@ def print_sentences(console: Console, found: Economics) -> None:
     console.print(printable(found.prediction), markup=False)
 
 
+def _print_parts(console: Console, found: Economics) -> None:
+    console.print()
+    grows = ", and how its time grows with the batch" if found.growth[0].r2 is not None else ""
+    console.print(f"Where a cycle goes, in plain steps{grows}", style="bold")
+    console.print(f"as recorded; parts of at least {100 * MINOR:.0f} % of a step")
+    console.print(_parts(found, console.width))
+
+
 def _parts(found: Economics, width: int) -> Table:
-    """The cycle by phase and part in plain steps, and the line that its time follows over the batch, if it was fitted."""
+    """The cycle by phase and part in plain steps, and the line that its time follows over the batch."""
     fitted = found.growth[0].r2 is not None
     sizes = _spread([row.batch_size for row in found.rows], max(2, (width - BESIDE_SIZES) // SIZE))
-    grows = " and how its time grows with the batch" if fitted else ""
-    table = _blank(f"Where a cycle goes, in plain steps,{grows} (parts of at least {MINOR:.0%} of a step)")
+    table = _blank()
     table.add_column("", no_wrap=True)
     for place in sizes:
         table.add_column(f"at {found.rows[place].batch_size}", justify="right", no_wrap=True)
@@ -85,16 +115,19 @@ def _line(one: Growth) -> str:
     return f"{duration(one.base_ns)} {sign} {duration(abs(one.per_request_ns))}"
 
 
-def _blank(title: str) -> Table:
-    shown = printable(title).replace("[", r"\[")
+def _blank(title: str | None = None) -> Table:
+    shown = printable(title).replace("[", r"\[") if title else None
     return Table(title=shown, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def _table(found: Economics, width: int) -> Table:
     table = _blank(f"Does speculation pay? {title_of(found)}")
-    shown = [place for place, name in enumerate(COLUMNS) if width >= NARROW or name not in ("95 %", "error")]
+    shown = [
+        place for place, name in enumerate(COLUMNS) if width >= NARROW or name not in ("95 %", "headroom", "error")
+    ]
     for place in shown:
-        table.add_column(COLUMNS[place], justify="right", no_wrap=True)
+        justify: JustifyMethod = "left" if COLUMNS[place] == "outcome" else "right"
+        table.add_column(COLUMNS[place], justify=justify, no_wrap=True)
     for row in found.rows:
         cells = _cells(row)
         table.add_row(*(cells[place] for place in shown))

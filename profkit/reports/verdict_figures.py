@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -15,8 +16,11 @@ from .verdict_scales import BOTTOM, LEFT, RIGHT, TOP, Scale, concurrency_scale, 
 
 WIDTH, HEIGHT = 420, 252
 APART, TICKS_APART = 40.0, 28.0
-ABOVE, BELOW, ASIDE, NEAR = -9.0, 18.0, 7.0, 26.0
-"""From a point to the foot of its label above, below and beside it; and how near two points cross."""
+CROSS, COVER, ROOM = 14.0, 26.0, 60.0
+"""How near two points, or a point and a hollow dot, are whose labels step aside; and the room that they need for it."""
+
+LABELS = ((-1, -9.0, -9.0, "end"), (1, 18.0, 9.0, "start"))
+"""Of the higher and the lower label: which way it lies of its point, how far, and how far to which side it steps."""
 
 MS = 1e-6
 
@@ -102,27 +106,34 @@ def _lines(rows: Sequence[Row], lines: Sequence[Line], x: Scale, y: Scale, impli
     for place, up, value in zip(places, hollow, implied, strict=False):
         if up is not None:
             said = f"<title>{value:.2f} by measured throughput</title>"
-            drawn.append(f'<circle class="hollow" cx="{place}" cy="{up}" r="5">{said}</circle>')
-    for at in spaced(places, APART):
-        drawn.append(_values(places[at], [line.values[at] for line in lines], y, hollow[at], first=at == 0))
+            drawn.append(f'<circle class="hollow" cx="{place}" cy="{up}" r="6.5">{said}</circle>')
+    shown = spaced(places, APART)
+    rooms = [b - a for a, b in pairwise(places[at] for at in shown)]
+    for count, at in enumerate(shown):
+        room = min(rooms[max(count - 1, 0) : count + 1], default=WIDTH)
+        values = [(line.kind, value) for line in lines if (value := line.values[at]) is not None]
+        drawn.append(_values(places[at], values, y, hollow[at], (room >= ROOM and at > 0, room >= ROOM)))
     return "".join(drawn)
 
 
-def _values(place: float, values: Sequence[float | None], y: Scale, hollow: float | None, first: bool) -> str:
+def _values(
+    place: float, values: Sequence[tuple[str, float]], y: Scale, hollow: float | None, room: tuple[bool, bool]
+) -> str:
     """The values at one concurrency: the highest is written above its point, the other below.
 
-    Labels keep clear of a ``hollow`` dot; where lines cross, they step aside to where none runs.
+    Where lines cross, labels step aside to where none runs; and one steps aside of a ``hollow`` dot, whose value it is
+    not: the higher to the left, the lower to the right, where there is ``room``.
     """
-    known = sorted((value for value in values if value is not None), reverse=True)
-    ups = [y(value) for value in known]
-    crossed = len(ups) == 2 and ups[1] - ups[0] < NEAR and not first
-    above, below = (min, ABOVE, -ASIDE, "end"), (max, BELOW, ASIDE, "start")
+    known = sorted(values, key=lambda one: -one[1])
+    ups = [y(value) for _, value in known]
+    crossed = len(ups) == 2 and ups[1] - ups[0] < CROSS
     drawn = []
-    for value, up, (outer, shift, aside, anchor) in zip(known, ups, (above, below), strict=False):
-        clear = outer(up, hollow) if hollow is not None and abs(hollow - up) < NEAR else up
-        at, side = (place + aside, anchor) if crossed else (place, "middle")
-        text = _figure(value)
-        drawn.append(f'<text class="value" x="{at:g}" y="{clear + shift:g}" text-anchor="{side}">{text}</text>')
+    for (kind, value), up, free, (way, shift, aside, anchor) in zip(known, ups, room, LABELS, strict=False):
+        covered = hollow is not None and 0 < way * (hollow - up) < COVER
+        at, side = (place + aside, anchor) if free and (crossed or covered) else (place, "middle")
+        drawn.append(
+            f'<text class="value {kind}" x="{at:g}" y="{up + shift:g}" text-anchor="{side}">{_figure(value)}</text>'
+        )
     return "".join(drawn)
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 404.0, 26.0, 212.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 404.0, 26.0, 212.0
 """The plot within the drawing."""
 
-INSET = 24.0
-"""From the plot's sides to the first and last concurrency, so that their labels stay clear of the axis."""
+INSETS = 24.0, 38.0
+"""From the plot's sides to the first and last concurrency, so that their labels stay within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Scale:
 
 def concurrency_scale(batch_sizes: Sequence[int]) -> Scale:
     """The axis of the figures over concurrency."""
-    return Scale(batch_sizes[0], batch_sizes[-1], LEFT + INSET, RIGHT - INSET, logarithmic=True)
+    return Scale(batch_sizes[0], batch_sizes[-1], LEFT + INSETS[0], RIGHT - INSETS[1], logarithmic=True)
 
 
 def upright(low: float, high: float, *, logarithmic: bool = False) -> Scale:

@@ -197,8 +197,8 @@ def test_comparisons_show_the_break_even() -> None:
         plain.launch(at + 1_000, at + 2_000, "gemm", at + 3_000, at + 30_000)
     drafting = speculative(ranks=1).run(Run(accept_len=3.5, accept_len_source="server")).trace()
     words = Elements(page(("plain", plain.trace()), ("dflash", drafting))).words
-    assert "Does drafting pay?" in words
-    assert "2.50" in words and "3.50" in words and "1.40 ×" in words
+    assert "Does speculation pay?" in words
+    assert "2.50" in words and "3.50" in words and "1.40×" in words and "wins" in words
 
 
 @pytest.mark.parametrize("trace", [TraceBuilder().trace(), TraceBuilder().rank(0).launch(0, 1, "gemm", 2, 9).trace()])

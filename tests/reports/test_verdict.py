@@ -11,18 +11,26 @@ import pytest
 
 from profkit.analyzers.economics.result import Economics
 from profkit.analyzers.result import TraceFigures
-from profkit.reports.terminal import render_terminal
+from profkit.reports.html import render_report
+from profkit.reports.terminal import render_answers, render_terminal
 from profkit.reports.verdict import untold_comparisons, verdict_views
 from profkit.reports.verdict_budget import budget_figure
 from profkit.reports.verdict_figures import break_even_figure, cycle_figure, throughput_figure
 from profkit.reports.verdict_scales import Scale, spaced
-from tests.analyzers.sweeps_by_hand import analysis_of, by_hand, economics_of
-from tests.reports.pages import page
+from tests.analyzers.sweeps_by_hand import MS, Cells, analysis_of, by_hand, economics_of, even, step
+from tests.reports.pages import analysed, page, speculative
+from tests.reports.test_verdict_page import many
 
 
 def without_measurements() -> list[TraceFigures]:
     """The sweep without accept length, throughput and parts."""
     return [_little(trace) for trace in by_hand()]
+
+
+def without_throughput() -> list[TraceFigures]:
+    """The sweep, of which no throughput was measured."""
+    replace = msgspec.structs.replace
+    return [replace(trace, provenance=replace(trace.provenance, tokens_per_s=None)) for trace in by_hand()]
 
 
 def _little(trace: TraceFigures) -> TraceFigures:
@@ -46,20 +54,86 @@ def test_the_terminal_shows_a_row_for_each_concurrency() -> None:
     said = render_terminal(analysis_of(by_hand()), width=120)
     table = [line.split() for line in said.split("Does speculation pay? plain → draft")[1].splitlines()[1:5]]
     assert table[0][:2] == ["batch", "plain"]
-    assert " ".join(table[3]) == "16 8.00 ms 36.0 ms 4.50 4.50–4.50 3.00 −33 % 0.67 0.80 −17 %"
-    for sentence in economics_of(by_hand()).sentences:
+    assert " ".join(table[3]) == "16 8.00 ms 36.0 ms 4.50 4.50 … 4.50 3.00 −33 % 0.67 0.80 −17 % loses"
+    found = economics_of(by_hand())
+    for sentence in (*found.sentences, found.intervals, found.prediction):
         assert sentence in " ".join(said.split())
+
+
+PARTS = """
+                at 1  at 4  at 16  base + per request    R²
+cycle           1.50  2.40   4.50   4.00 ms + 2.00 ms  1.00
+  draft         0.50  0.40   0.25      2.00 ms + 0 ns  1.00
+    kernels     0.25  0.20   0.12      1.00 ms + 0 ns  1.00
+    host gaps   0.25  0.20   0.12      1.00 ms + 0 ns  1.00
+  verify        1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00
+    kernels     1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00
+plain step      1.00  1.00   1.00    3.83 ms + 262 µs  1.00
+  decode        1.00  1.00   1.00    3.83 ms + 262 µs  1.00
+    kernels     0.90  1.00   1.00    3.57 ms + 281 µs  0.98
+    other gaps  0.10  0.00   0.00    no straight line  0.43
+"""
+
+
+def test_the_terminal_shows_where_a_cycle_goes_and_how_parts_grow() -> None:
+    """As the page does; of a plain step of 4 ms at 1 request, 0.4 ms are gaps in its graph."""
+    cells: Cells = {("decode", "compute"): 3_600_000, ("decode", "gap_in_graph"): 400_000}
+    traces = [step("plain", 1, even(4 * MS), cells, rate=250), *by_hand()[1:]]
+    said = render_terminal(analysis_of(traces), width=120)
+    table = said.split("of at least 2 % of a step\n")[1].split("\n\n")[0]
+    assert [line.rstrip() for line in table.splitlines()] == PARTS.strip("\n").splitlines()
+
+
+def test_two_concurrencies_have_no_line() -> None:
+    said = render_terminal(analysis_of(by_hand()[:4]), width=120)
+    assert "Where a cycle goes, in plain steps\n" in said and "R²" not in said
 
 
 def test_a_narrow_terminal_keeps_all_lines_whole() -> None:
     said = render_terminal(analysis_of(by_hand()), width=80).split("Does speculation pay?")[1]
-    assert "95 %  " not in said.splitlines()[1] and "…" not in said
+    assert "95 %" not in said.splitlines()[1] and "…" not in said
+
+
+def test_many_concurrencies_fit_on_a_narrow_terminal() -> None:
+    said = render_terminal(analysis_of(many()), width=80)
+    table = said.split("of at least 2 % of a step\n")[1].split("\n\n")[0]
+    assert table.split("base")[0].split() == ["at", "1", "at", "4", "at", "32", "at", "128"]
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_what_a_verdict_tells_is_not_told_twice() -> None:
     analysis = analysis_of(by_hand())
     assert untold_comparisons(analysis) == [] and "in plain steps, so speculation pays" not in render_terminal(analysis)
-    assert len(untold_comparisons(analysis_of(by_hand()[:2]))) == 1
+    single = analysis_of(by_hand()[:2])
+    assert len(untold_comparisons(single)) == 1
+    assert "plain/c1 → draft/c1: it wins: at batch 1 a cycle takes 1.50 plain steps" in render_terminal(single, 120)
+
+
+def test_a_pair_is_told_once_on_the_page() -> None:
+    """What the verdict tells has no row among the other pairs; a pair of one concurrency has one."""
+    assert 'id="comparison"' not in render_of(by_hand()) and 'id="speculation"' in render_of(by_hand())
+    assert 'id="comparison"' in render_of(by_hand()[:2]) and 'id="speculation"' not in render_of(by_hand()[:2])
+
+
+def render_of(traces: list[TraceFigures]) -> str:
+    """The page of an analysis, with the recording of another trace in the place of each."""
+    results, _ = analysed(*((trace.name, speculative().trace()) for trace in traces))
+    named = [
+        (msgspec.structs.replace(own, name=trace.name), attribution)
+        for trace, (own, attribution) in zip(traces, results, strict=True)
+    ]
+    return render_report(named, analysis_of(traces))
+
+
+def test_answers_are_sentences_alone() -> None:
+    """The verdict's, those of pairs without one, and where there is no pair, each recording's."""
+    said = render_answers(analysis_of(by_hand()), 120)
+    found = economics_of(by_hand())
+    words = ["Does speculation pay? plain → draft", *found.sentences, found.prediction, found.intervals]
+    assert " ".join(said.split()) == " ".join(words)
+    assert render_answers(analysis_of(by_hand()[:2]), 200).startswith("plain/c1 → draft/c1: it wins: at batch 1")
+    alone = by_hand()[0]
+    assert render_answers(analysis_of([alone]), 200).startswith(f"plain/c1: {alone.summary}")
 
 
 def test_json_holds_it() -> None:
@@ -86,6 +160,32 @@ def test_drawings_hold_their_figures() -> None:
     assert {"1: 1.50 plain steps, 6.00 ms", "16: 4.50 plain steps, 36.0 ms"} <= set(texts[3])
 
 
+def test_hollow_dots_are_what_throughput_implies() -> None:
+    """1.5 at 1 request, 2.5 at 4 and 3.75 at 16, on the axis of the lines; a label steps aside of one on its side."""
+    drawing = ElementTree.fromstring(str(break_even_figure(economics_of(by_hand()))))
+    dots = [one for one in drawing.iter("circle") if one.get("class") == "hollow"]
+    assert ["".join(one.itertext()) for one in dots] == [
+        f"{value} by measured throughput" for value in ("1.50", "2.50", "3.75")
+    ]
+    cost = [float(one.attrib["cy"]) for one in drawing.iter("circle") if one.get("class") == "dot cost"]
+    up = [float(one.attrib["cy"]) for one in dots]
+    assert up[0] == cost[0] and up[1] < cost[1] and up[2] > cost[2]
+    assert (up[1] - up[0]) / (cost[1] - cost[0]) == pytest.approx((2.5 - 1.5) / (2.4 - 1.5), rel=0.02)
+    without = str(break_even_figure(economics_of(without_throughput())))
+    assert 'class="hollow"' not in without
+
+
+def test_labels_step_aside_where_lines_cross() -> None:
+    """At 4 the accept length of 3 meets a break-even of 2.9: neither label stands on the other line."""
+    traces = by_hand()
+    traces[3] = step("speculative", 4, even(14_500_000), {("verify", "compute"): 14_500_000}, 3.0, 960)
+    drawing = ElementTree.fromstring(str(break_even_figure(economics_of(traces))))
+    labels = {"".join(one.itertext()): one.attrib for one in drawing.iter("text") if "value" in one.get("class", "")}
+    assert labels["2.90"]["text-anchor"] == "start" and labels["1.50"]["text-anchor"] == "middle"
+    anchors = [one.get("text-anchor") for one in drawing.iter("text") if "".join(one.itertext()) == "3.00"]
+    assert anchors == ["middle", "end", "middle"]
+
+
 def test_bars_are_as_long_as_the_cycle_in_plain_steps() -> None:
     drawing = ElementTree.fromstring(drawings(economics_of(by_hand()))[3])
     lengths: dict[str, float] = {}
@@ -106,8 +206,6 @@ def test_one_concurrency_makes_no_verdict() -> None:
 
 
 def test_a_page_without_a_sweep_has_no_verdict() -> None:
-    from tests.reports.pages import speculative
-
     assert 'id="speculation"' not in page(("run", speculative().trace()))
 
 

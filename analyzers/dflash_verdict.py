@@ -1,73 +1,94 @@
 """Does DFlash pay? The study that profkit began with, as an analyzer of this workspace.
 
 A speculative cycle costs as much time as so many plain steps, and yields as many tokens as the accept length. It pays
-where the accept length is above that cost, the break-even accept length; the difference is the headroom.
+where the accept length is above that cost, the break-even accept length; the difference is the headroom. Of recordings
+the verdict says so already: asked here is what accept length it would take.
 """
 
 from collections.abc import Iterable, Sequence
 
-from profkit.analyzer import PEAK, Answer, Cell, Column, Comparison, Lines, Recordings, Series, Table, analyzer, listed
+from profkit.analyzer import (
+    PEAK,
+    Answer,
+    Cell,
+    Column,
+    Economics,
+    EconomicsRow,
+    Lines,
+    Recordings,
+    Series,
+    Table,
+    analyzer,
+    listed,
+    outcome,
+    outcomes_in_words,
+)
 from profkit.analyzer import ThroughputRun as Run
 from profkit.analyzer import ThroughputTable as Rates
 
-EVEN = 0.02
-"""Speed-ups this close to 1 count as even: the rates of one server differ by as much from run to run."""
 
-
-def verdict(speedup: float | None) -> str | None:
-    """Whether drafting ``wins``, ``loses`` or is ``even``."""
-    if speedup is None:
-        return None
-    return "even" if abs(speedup - 1) < EVEN else "wins" if speedup > 1 else "loses"
-
-
-def in_words(speedups: Iterable[tuple[object, float | None]]) -> str:
-    """Where drafting wins and where it loses: ``wins at 1 (1.32×) and loses at 128 (0.78×)``."""
-    known = [(verdict(value), f"{at} ({value:.2f}×)") for at, value in speedups if value is not None]
-    places = {word: [at for other, at in known if other == word] for word in ("wins", "even", "loses")}
-    said = [f"{'is even' if word == 'even' else word} at {listed(found)}" for word, found in places.items() if found]
-    return listed(said) if said else "cannot be compared"
-
-
-@analyzer("Does DFlash pay?")
+@analyzer("What accept length would DFlash need?")
 def from_recordings(recordings: Recordings) -> Answer | None:
-    """Break-even and headroom of speculative recordings that have a plain one of the same batch size beside them."""
-    lengths = {trace.name: trace.cycle.accept_len for trace in recordings.analysis.traces}
-    groups: dict[str, dict[int, Comparison]] = {}
-    for pair in recordings.analysis.comparisons:
-        sweeps = [name.rpartition("/")[0] or name for name in (pair.speculative, pair.baseline)]
-        groups.setdefault(" against ".join(sweeps), {}).setdefault(pair.batch_size, pair)
-    if not groups:
+    """What each pair of configurations needs to break even, what it has, and what its blocks can yield at most."""
+    pairs = recordings.analysis.economics
+    if not pairs:
         return None
-    batches = sorted({batch for own in groups.values() for batch in own})
-    rows: list[tuple[Cell, ...]] = []
-    said, series = [], []
-    for name, own in groups.items():
-        found = [own[batch] for batch in batches if batch in own]
-        rows += [_row(name, pair, lengths[pair.speculative]) for pair in found]
-        said.append(f"{name}: drafting {in_words((f'batch {pair.batch_size}', _speedup(pair)) for pair in found)}.")
-        costs = {pair.batch_size: pair.break_even_accept_len for pair in found}
-        accepted = {pair.batch_size: lengths[pair.speculative] for pair in found}
-        series.append(Series(f"{name}: break-even", [costs.get(batch) for batch in batches]))
-        series.append(Series(f"{name}: accept length", [accepted.get(batch) for batch in batches], reference=True))
-    names = ("break-even", "accept length", "headroom", "predicted", "measured", "DFlash")
-    columns = [Column("recordings"), Column("batch", digits=0), *map(Column, names)]
-    title = "Break-even accept length (a cycle in plain steps), headroom, and speed-up predicted and measured"
-    table = Table(title, columns, rows)
-    said.append("Rates measured without a recorder, where there are any, decide.")
-    figure = Lines("Break-even and accept length", batches, series, "batch size", "tokens per cycle")
-    return Answer(said, [table], [figure])
+    blocks = {trace.name: trace.provenance.block_size for trace in recordings.analysis.traces}
+    rows = [_row(pair, row, blocks[row.speculative.trace]) for pair in pairs for row in pair.rows]
+    names = ("accept length", "needed: measured", "by steps")
+    numbers = [Column("concurrency", digits=0), *map(Column, names), Column("block", digits=0)]
+    title = "Accept length; the one needed to break even, by measured throughput and by steps; tokens in a block"
+    table = Table(title, [Column("recordings"), *numbers, Column("DFlash")], rows)
+    said = [_needs(pair, blocks) for pair in pairs]
+    swept = [pair for pair in pairs if len(pair.rows) > 1]
+    return Answer(said, [table], [_needed_figure(swept)] if len(swept) > 1 else [])
 
 
-def _speedup(pair: Comparison) -> float | None:
-    return pair.predicted_speedup if pair.measured_speedup is None else pair.measured_speedup
+def needed(pair: Economics, row: EconomicsRow) -> float:
+    """The break-even accept length on the basis of the pair's verdict."""
+    measured = row.measured_break_even if pair.decided_by == "measured" else None
+    return row.break_even if measured is None else measured
 
 
-def _row(name: str, pair: Comparison, accept_len: float | None) -> tuple[Cell, ...]:
-    unlike = "" if pair.same_graphs else ", of which one ran without CUDA graphs"
-    headroom = None if accept_len is None else accept_len - pair.break_even_accept_len
-    speedups = pair.predicted_speedup, pair.measured_speedup, verdict(_speedup(pair))
-    return f"{name}{unlike}", pair.batch_size, pair.break_even_accept_len, accept_len, headroom, *speedups
+def _name(pair: Economics) -> str:
+    return f"{pair.speculative} against {pair.baseline}{'' if pair.graphs else ', without CUDA graphs'}"
+
+
+def _beyond(pair: Economics, row: EconomicsRow, block: int | None) -> bool:
+    """Whether a cycle would have to yield more tokens than it drafts and checks."""
+    return row.outcome == "loses" and block is not None and needed(pair, row) > block
+
+
+def _row(pair: Economics, row: EconomicsRow, block: int | None) -> tuple[Cell, ...]:
+    word = f"{row.outcome} (> block)" if _beyond(pair, row, block) else row.outcome
+    costs = row.measured_break_even, row.break_even
+    return _name(pair), row.batch_size, row.speculative.accept_len, *costs, block, word
+
+
+def _needs(pair: Economics, blocks: dict[str, int | None]) -> str:
+    costs = listed([f"{needed(pair, row):.2f} at {row.batch_size}" for row in pair.rows])
+    lengths = [row.speculative.accept_len for row in pair.rows]
+    known = [f"{length:.2f}" for length in lengths if length is not None]
+    has = f"has {listed(known)}" if len(known) == len(lengths) else "its accept length is unknown"
+    source = "by measured throughput" if pair.decided_by == "measured" else "predicted from steps"
+    text = f"{_name(pair)} needs an accept length of {costs}, {source}; {'it ' if known else ''}{has}."
+    beyond = [str(row.batch_size) for row in pair.rows if _beyond(pair, row, blocks[row.speculative.trace])]
+    if not beyond:
+        return text
+    block = blocks[pair.rows[-1].speculative.trace]
+    return f"{text} At {listed(beyond)} that is more than blocks of {block} tokens can yield, whatever the drafter."
+
+
+def _needed_figure(pairs: Sequence[Economics]) -> Lines:
+    sizes = sorted({row.batch_size for pair in pairs for row in pair.rows})
+    series = []
+    for pair in pairs:
+        rows = {row.batch_size: row for row in pair.rows}
+        costs = [needed(pair, rows[size]) if size in rows else None for size in sizes]
+        lengths = [rows[size].speculative.accept_len if size in rows else None for size in sizes]
+        series.append(Series(f"{_name(pair)}: needed", costs))
+        series.append(Series(f"{_name(pair)}: accept length", lengths, reference=True))
+    return Lines("Accept length needed and reached", sizes, series, "concurrency", "tokens per cycle", log2=True)
 
 
 @analyzer("Does DFlash pay, by throughput alone?", takes=Rates)
@@ -100,8 +121,8 @@ def _tables(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterable[T
     left = {name: [cost and (run.accept_len or 1) - cost for cost in own] for name, own in costs.items()}
     unlike = {base.name: ", ".join(differences(run, base)) or "nothing" for base in plain}
     for title, values in (
-        (f"{run.name}: a cycle in plain steps, which is the break-even accept length", costs),
-        (f"Headroom of accept length {run.accept_len}: drafting loses where it is below 0", left),
+        (f"{run.name}: break-even accept length, or what a cycle costs in plain steps by these rates", costs),
+        (f"Headroom: accept length {run.accept_len} minus break-even (above 0 it wins, close to 0 it is even)", left),
     ):
         yield Table(title, columns, [(name, *own, unlike[name]) for name, own in values.items()])
 
@@ -110,7 +131,8 @@ def _figure(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Lines:
     known = [at for at in places if at != PEAK]
     series = [Series(base.name, [break_even(run, base, at) for at in known]) for base in plain]
     series.append(Series(f"accept length {run.accept_len}", [run.accept_len] * len(known), reference=True))
-    return Lines(f"{run.name}: break-even accept length", known, series, "concurrency", "tokens per cycle")
+    title = f"{run.name}: break-even accept length"
+    return Lines(title, known, series, "concurrency", "tokens per cycle", log2=True)
 
 
 def _sentences(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterable[str]:
@@ -118,17 +140,21 @@ def _sentences(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterabl
     fair = min(plain, key=lambda base: (len(certain[base.name]), len(differences(run, base))))
     costs = [(at, cost) for at in places if at != PEAK and (cost := break_even(run, fair, at)) is not None]
     gains = [(at, (run.accept_len or 1) / cost) for at, cost in costs]
-    yield f"{run.name} against {fair.name}, the plain run most like it: drafting {in_words(gains)}."
+    told = outcomes_in_words((at, gain, outcome(gain)) for at, gain in gains)
+    yield f"{run.name} against {fair.name}, the plain run most like it: drafting {told}."
     if costs:
         steps = listed([f"{cost:.2f} at {at}" for at, cost in costs])
-        yield f"At accept length {run.accept_len}, a cycle costs {steps} plain steps: it pays above that length."
+        yield f"At these rates a cycle costs, in plain steps, {steps}, and yields {run.accept_len} tokens a request."
     unlike = [base.name for base in plain if "graphs" in certain[base.name]]
     if unlike:
-        yield f"Graphs against no graphs is no fair comparison of drafting: not against {listed(unlike)}."
+        yield f"{listed(unlike)} and {run.name} differ in CUDA graphs: what tells them apart is not drafting alone."
     if unknown := [one.name for one in (fair, run) if one.graphs is None]:
-        yield f"Whether {listed(unknown)} ran with CUDA graphs is unknown: they may be a part of the difference."
+        yield f"Whether {listed(unknown)} ran with CUDA graphs is unknown: a part of the difference may be theirs."
     if run.accept_len_range:
         low, high = run.accept_len_range
-        yield f"The accept length was measured as {low} to {high}: costs scale with it, and verdicts do not."
+        yield (
+            f"The accept length was measured between {low} and {high}: a longer one raises break-even and headroom "
+            "alike, and changes no speed-up, which is one of rates alone."
+        )
     if PEAK in places:
-        yield "The concurrency at peak is unknown, and may differ between runs: that column compares their best rates."
+        yield "Under “at peak” stand the best rates, each at a concurrency that was not noted and may differ."

@@ -27,6 +27,9 @@ from profkit.analyzers.custom import (
     Series,
     Table,
 )
+from profkit.analyzers.economics.outcome import outcome, outcomes_in_words
+from profkit.analyzers.economics.result import Economics
+from profkit.analyzers.economics.result import Row as EconomicsRow
 from profkit.analyzers.result import Comparison
 from profkit.analyzers.words import duration, listed
 from profkit.traces.throughput import PEAK, ThroughputRun, ThroughputTable
@@ -41,6 +44,8 @@ __all__ = [
     "Cell",
     "Column",
     "Comparison",
+    "Economics",
+    "EconomicsRow",
     "Figure",
     "Lines",
     "Recordings",
@@ -51,6 +56,8 @@ __all__ = [
     "analyzer",
     "duration",
     "listed",
+    "outcome",
+    "outcomes_in_words",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -97,9 +98,25 @@ class _Figure:
 
 @dataclass(frozen=True, slots=True)
 class Lines(_Figure):
-    """A line for each series; it breaks where a value is unknown."""
+    """A line for each series; it breaks where a value is unknown.
+
+    With ``log2`` the places are ascending numbers above 0, and each doubling is as long as any other.
+    """
 
     kind: str = field(init=False, default="lines")
+    log2: bool = False
+
+    def __post_init__(self) -> None:
+        _Figure.__post_init__(self)
+        if self.log2:
+            places = [_place(self.title, label) for label in self.labels]
+            if any(later <= earlier for earlier, later in pairwise(places)):
+                raise ValueError(f"figure '{self.title}' has places that do not ascend")
+
+    @property
+    def places(self) -> tuple[float, ...]:
+        """Where the values stand: the numbers of ``x`` with ``log2``, else one place after the other."""
+        return tuple(map(float, self.x)) if self.log2 else tuple(range(len(self.x)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +178,16 @@ class Answered:
     answer: Answer
     of: str | None = None
     source: str | None = None
+
+
+def _place(title: str, label: str) -> float:
+    try:
+        number = float(label)
+    except ValueError:
+        number = 0.0
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"figure '{title}' has a place '{label}' on an axis of numbers above 0")
+    return number
 
 
 def _settle(row: Any, **values: Any) -> None:

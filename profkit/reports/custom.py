@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profkit.analyzers.custom import Answered, Cell, Column, Figure
+from profkit.analyzers.custom import Answered, Cell, Column, Figure, Lines, Table
 
 from .inline import asset, joined_scripts, plotly_script, template
 from .payload import embed
@@ -20,6 +21,9 @@ COLOURS = ("#4A80D9", "#E69F00", "#12A192", "#B574E0", "#E2463A", "#8D95A3", "#0
 BLOCKS = "▁▂▃▄▅▆▇█"
 NO_VALUE = "·"
 HEIGHT = 340
+MARGIN = 0.06
+"""Of a logarithmic axis, before its first and behind its last place."""
+
 SCRIPTS = ("format.js", "payload.js", "tables.js", "charts.js", "widgets.js", "answers_page.js")
 
 
@@ -68,6 +72,7 @@ def render_answers(answers: Sequence[Answered]) -> str:
     text: str = template("answers_page.html.j2").render(
         sections=shown,
         cell=cell,
+        is_text=is_text,
         title=", ".join(dict.fromkeys(section.answered.of or "" for section in shown)),
         data=embed({"charts": answer_charts(shown)}),
         plotly=Markup(plotly_script()),
@@ -87,6 +92,12 @@ def cell(value: Cell, column: Column) -> str:
     if value is None or isinstance(value, str):
         return UNKNOWN if value is None else value
     return f"{value:,.{column.digits}f}".replace("-", MINUS)
+
+
+def is_text(table: Table, place: int) -> bool:
+    """Whether a column holds words, which stand on the left; numbers stand on the right."""
+    known = [row[place] for row in table.rows if row[place] is not None]
+    return bool(known) and all(isinstance(value, str) for value in known)
 
 
 def spark_lines(figure: Figure) -> Iterator[tuple[str, str, str]]:
@@ -112,13 +123,13 @@ def colour_of(place: int) -> str:
 
 def plotly_chart(figure: Figure) -> dict[str, Any]:
     """``figure`` as data and layout; nothing of its words is taken for markup."""
-    labels = [escape(label, quote=False) for label in figure.labels]
     layout: dict[str, Any] = {
         "barmode": "group", "bargap": 0.24, "height": HEIGHT, "margin": {"l": 60, "r": 16, "t": 8, "b": 48},
         "showlegend": False, "hovermode": "closest",
         "xaxis": {
             "title": {"text": escape(figure.x_title, quote=False), "standoff": 8}, "zeroline": False,
-            "type": "category", "tickmode": "array", "tickvals": list(range(len(labels))), "ticktext": labels,
+            "tickmode": "array", "ticktext": [escape(label, quote=False) for label in figure.labels],
+            "tickvals": list(_places(figure)), **_scale(figure),
         },
         "yaxis": {
             "title": {"text": escape(figure.y_title, quote=False)}, "rangemode": "tozero", "zeroline": True,
@@ -128,12 +139,25 @@ def plotly_chart(figure: Figure) -> dict[str, Any]:
     return {"data": [_trace(figure, place) for place in range(len(figure.series))], "layout": layout}
 
 
+def _places(figure: Figure) -> tuple[float, ...]:
+    return figure.places if isinstance(figure, Lines) else tuple(range(len(figure.x)))
+
+
+def _scale(figure: Figure) -> dict[str, Any]:
+    """The kind of the axis: one place after the other, or numbers of which each doubling is as long as any other."""
+    if not (isinstance(figure, Lines) and figure.log2):
+        return {"type": "category"}
+    low, high = math.log10(figure.places[0]), math.log10(figure.places[-1])
+    edge = MARGIN * (high - low) or 1.0
+    return {"type": "log", "range": [low - edge, high + edge], "tickangle": 0}
+
+
 def _trace(figure: Figure, place: int) -> dict[str, Any]:
     series, colour = figure.series[place], colour_of(place)
     name = escape(series.name, quote=False)
     trace: dict[str, Any] = {
         "name": name,
-        "x": list(range(len(figure.x))),
+        "x": list(_places(figure)),
         "y": list(series.values),
         "text": [
             f"{name}<br>{escape(label, quote=False)}: <b>{'' if value is None else f'{value:.4g}'}</b>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -10,7 +10,7 @@ from profkit.analyzers.custom import Answered, Figure
 from profkit.analyzers.custom import Table as AnswerTable
 from profkit.traces import printable
 
-from .custom import cell, heading, spark_lines
+from .custom import cell, heading, is_text, spark_lines
 from .units import sentence
 
 MOST_OF_A_WORD = 16
@@ -53,9 +53,8 @@ def _filled(shown: AnswerTable, width: int) -> Table:
         words = " ".join([heading(column), *(row[place] for row in rows)]).split()
         longest = min(max(map(len, words), default=1), MOST_OF_A_WORD)
         needed += longest + PADDING
-        table.add_column(
-            Text(heading(column)), justify="right" if place else "left", overflow="fold", min_width=longest
-        )
+        justify: JustifyMethod = "right" if place and not is_text(shown, place) else "left"
+        table.add_column(Text(heading(column)), justify=justify, overflow="fold", min_width=longest)
     table.width = needed if needed > width else None
     for row in rows:
         table.add_row(*map(Text, row))

@@ -32,8 +32,8 @@ from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
-from .counters import activity_cells, every, link_title, rates, shares, shown_links
-from .custom import answer_charts, cell, sections
+from .counters import activity_cells, link_title, rates, shares, shown_links
+from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
 from .inflation import figure, folded, part_rows
 from .inline import asset, joined_scripts, plotly_script, template
@@ -96,6 +96,7 @@ def render_report(
         data=_data(results, views, answers),
         sections=sections(answers),
         cell=cell,
+        is_text=is_text,
         plotly=Markup(plotly_script()),
         script=Markup(joined_scripts(SCRIPTS)),
         style=Markup(asset("page.css") + asset("waterfall.css") + asset("verdict.css")),

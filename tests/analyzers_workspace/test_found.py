@@ -104,6 +104,14 @@ BROKEN = {
         HEAD + "    return Answer(figures=[Lines('L', [], [], 'x', 'y')])\n",
         "ValueError in line 4: figure 'L' has no point",
     ),
+    "no numbers": (
+        HEAD + "    return Answer(figures=[Lines('L', [1, 'peak'], [Series('s', [1, 2])], 'x', 'y', log2=True)])\n",
+        "ValueError in line 4: figure 'L' has a place 'peak' on an axis of numbers above 0",
+    ),
+    "no order": (
+        HEAD + "    return Answer(figures=[Lines('L', [2, 1], [Series('s', [1, 2])], 'x', 'y', log2=True)])\n",
+        "ValueError in line 4: figure 'L' has places that do not ascend",
+    ),
     "one string": (HEAD + "    return Answer('yes')\n", "TypeError in line 4: sentences is one string where a list"),
     "strange rows": (
         HEAD + "    return Answer(tables=['t'])\n",
@@ -165,8 +173,9 @@ def test_init_makes_a_workspace_that_answers(command: Command, tmp_path: Path, m
 def test_public_surface() -> None:
     """What the documentation may rely on; each name is explained where it is made."""
     assert sorted(interface.__all__) == [
-        "Analysis", "Analyzer", "Answer", "Attribution", "Bars", "Cell", "Column", "Comparison", "Figure", "Lines",
-        "PEAK", "Recordings", "Series", "Table", "ThroughputRun", "ThroughputTable", "analyzer", "duration", "listed",
+        "Analysis", "Analyzer", "Answer", "Attribution", "Bars", "Cell", "Column", "Comparison", "Economics",
+        "EconomicsRow", "Figure", "Lines", "PEAK", "Recordings", "Series", "Table", "ThroughputRun", "ThroughputTable",
+        "analyzer", "duration", "listed", "outcome", "outcomes_in_words",
     ]  # fmt: skip
     assert all(hasattr(interface, name) for name in interface.__all__)
 

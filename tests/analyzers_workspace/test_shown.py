@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,3 +116,28 @@ def test_a_chart_keeps_gaps_and_dashes_references() -> None:
     assert chart["data"][0]["y"] == [1.0, None, 3.0] and chart["data"][0]["connectgaps"] is False
     assert [trace["line"]["dash"] for trace in chart["data"]] == ["solid", "dash"]
     assert chart["layout"]["xaxis"]["ticktext"] == ["1", "32", "peak"]
+    assert chart["layout"]["xaxis"]["type"] == "category" and chart["data"][0]["x"] == [0, 1, 2]
+
+
+def test_a_doubling_is_as_long_as_any_other() -> None:
+    """1, 32 and 128 stand at 0, 5 and 7 doublings, with some room at both ends."""
+    chart = plotly_chart(Lines("f", [1, 32, 128], [Series("s", [1, 2, 3])], "x", "y", log2=True))
+    axis = chart["layout"]["xaxis"]
+    assert chart["data"][0]["x"] == [1, 32, 128] == axis["tickvals"] and axis["ticktext"] == ["1", "32", "128"]
+    low, high = axis["range"]
+    assert axis["type"] == "log" and low < 0 and 10**high > 128
+    alone = plotly_chart(Lines("f", [8], [Series("s", [1])], "x", "y", log2=True))["layout"]["xaxis"]["range"]
+    assert alone[0] < math.log10(8) < alone[1]
+
+
+def test_words_stand_on_the_left() -> None:
+    """In the terminal and on the page; numbers, and columns of which nothing is known, on the right."""
+    rows = [["first", "wins", 1.0, None], ["second", None, 22.0, None]]
+    table = Table("t", [Column(name) for name in ("which", "word", "number", "nothing")], rows)
+    shown = Answered("f", "q", Answer(["So."], [table]))
+    _, analysis = analysed(("run", speculative().trace()))
+    line = next(line for line in render_terminal(analysis, 100, [shown]).splitlines() if line.startswith("first"))
+    assert line.rstrip() == "first   wins       1.00  unknown"
+    page = render_answers([shown])
+    assert "<td>wins</td>" in page and '<th scope="col">word</th>' in page
+    assert '<td class="num">1.00</td>' in page and '<th scope="col" class="num">nothing</th>' in page

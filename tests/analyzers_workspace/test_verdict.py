@@ -59,7 +59,7 @@ def test_headroom_of_the_eight_gpus(eight: dict[str, Any]) -> None:
 
 def test_the_figure_leaves_out_peak_and_breaks_where_nothing_is_known(eight: dict[str, Any]) -> None:
     (figure,) = eight["figures"]
-    assert (figure["kind"], figure["x"]) == ("lines", ["1", "32", "64", "128"])
+    assert (figure["kind"], figure["x"], figure["log2"]) == ("lines", ["1", "32", "64", "128"], True)
     series = {one["name"]: one for one in figure["series"]}
     assert series["TP8 without graphs"]["values"][3] is None
     assert series["accept length 3.5"] == {"name": "accept length 3.5", "values": [3.5] * 4, "reference": True}
@@ -69,9 +69,10 @@ def test_which_baseline_is_fair(eight: dict[str, Any]) -> None:
     said = " ".join(eight["sentences"])
     assert "against EP8, the plain run most like it: drafting wins at 1 (1.32×) and 32 (1.03×), is even at 64 (0.99×) "
     assert "is even at 64 (0.99×) and loses at 128 (0.78×)" in said
-    assert "Graphs against no graphs is no fair comparison of drafting: not against TP8 with graphs." in said
+    assert "TP8 with graphs and EP8 + DFlash without graphs differ in CUDA graphs: what tells them apart is not" in said
     assert "Whether EP8 ran with CUDA graphs is unknown" in said
-    assert "The concurrency at peak is unknown" in said and "3.5 to 4.1" in said
+    assert "At these rates a cycle costs, in plain steps, 2.65 at 1, 3.39 at 32, 3.55 at 64 and 4.46 at 128" in said
+    assert "Under “at peak” stand the best rates" in said and "between 3.5 and 4.1" in said
     unlike = {row[0]: row[6] for row in eight["tables"][0]["rows"]}
     assert unlike == {
         "TP8 without graphs": "parallelism",
@@ -81,43 +82,68 @@ def test_which_baseline_is_fair(eight: dict[str, Any]) -> None:
     }
 
 
+def home_with(folder: Path, rates: tuple[float, float] | None, accept_len: float | None = 3.5) -> Path:
+    """A workspace of two sweeps: cycles of 250 us over steps of 100 us, in blocks of 4 tokens."""
+    home = workspace(folder, dflash_verdict=VERDICT.read_text("utf-8"))
+    for place, config in enumerate(("plain", "drafting")):
+        (home / config).mkdir()
+        (home / "traces" / config).rename(home / config / "c1")
+        rate = rates[place] if rates else None
+        run = SweepRun(concurrency=1, trace="c1", tokens_per_s=rate, accept_len=accept_len)
+        block = 4 if config == "drafting" else None
+        save_sweep(Sweep(schema="profkit.sweep/1", config=config, block_size=block, runs=[run]), home / config)
+    return home
+
+
+NAME = "drafting against plain, without CUDA graphs"
+
+
 def test_recordings(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cycle of 250 us over a step of 100 us: break-even at 2.5; at 3.5 the speed-up is 1.4, at 2 it is 0.8."""
-    monkeypatch.chdir(workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8")))
-    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "3.5")
-    (row,) = found["answer"]["tables"][0]["rows"]
-    assert row == ["drafting against plain", 1, 2.5, 3.5, 1.0, 1.4, None, "wins"]
-    assert found["answer"]["sentences"][0] == "drafting against plain: drafting wins at batch 1 (1.40×)."
-    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "2")
-    (row,) = found["answer"]["tables"][0]["rows"]
-    assert row[2:] == [2.5, 2.0, -0.5, 0.8, None, "loses"]
-    (found,) = answers_to(command, "traces/plain", "traces/drafting", "--accept-len", "2.5")
-    assert found["answer"]["tables"][0]["rows"][0][7] == "even"
-    (found,) = answers_to(command, "traces/plain", "traces/drafting")
-    assert found["answer"]["tables"][0]["rows"][0][3:] == [None, None, None, None, None]
-    assert found["answer"]["sentences"][0].endswith("drafting cannot be compared.")
-    assert answers_to(command, "traces/plain") == []
+    """Break-even at 2.5: with 3.5 tokens a cycle it wins, with 2 it loses, with 2.5 it is even."""
+    monkeypatch.chdir(home_with(tmp_path, None))
+    (found,) = answers_to(command, "plain", "drafting")
+    assert found["answer"]["tables"][0]["rows"] == [[NAME, 1, 3.5, None, 2.5, 4, "wins"]]
+    assert found["answer"]["sentences"] == [
+        f"{NAME} needs an accept length of 2.50 at 1, predicted from steps; it has 3.50."
+    ]
+    assert found["answer"]["figures"] == []
+    for accept_len, word in (("2", "loses"), ("2.5", "even")):
+        (found,) = answers_to(command, "plain", "drafting", "--accept-len", accept_len)
+        assert found["answer"]["tables"][0]["rows"][0][6] == word
+    assert answers_to(command, "plain") == []
+
+
+def test_recordings_without_an_accept_length(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home_with(tmp_path, None, None))
+    (found,) = answers_to(command, "plain", "drafting")
+    assert found["answer"]["tables"][0]["rows"] == [[NAME, 1, None, None, 2.5, 4, None]]
+    assert found["answer"]["sentences"][0].endswith("predicted from steps; its accept length is unknown.")
 
 
 def test_measured_rates_decide(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cycles say 1.4, the rates without a recorder 0.9."""
-    home = workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8"))
-    for config, rate in (("plain", 100.0), ("drafting", 90.0)):
-        (home / config).mkdir()
-        (home / "traces" / config).rename(home / config / "c1")
-        run = SweepRun(concurrency=1, trace="c1", tokens_per_s=rate, accept_len=3.5)
-        save_sweep(Sweep(schema="profkit.sweep/1", config=config, runs=[run]), home / config)
-    monkeypatch.chdir(home)
+    """The cycles say 1.4, the rates without a recorder 0.7: 5 tokens would be needed, and blocks have 4."""
+    monkeypatch.chdir(home_with(tmp_path, (100.0, 70.0)))
     (found,) = answers_to(command, "plain", "drafting")
-    assert found["answer"]["tables"][0]["rows"] == [["drafting against plain", 1, 2.5, 3.5, 1.0, 1.4, 0.9, "loses"]]
+    (row,) = found["answer"]["tables"][0]["rows"]
+    assert row == [NAME, 1, 3.5, pytest.approx(5.0), 2.5, 4, "loses (> block)"]
+    assert found["answer"]["sentences"] == [
+        f"{NAME} needs an accept length of 5.00 at 1, by measured throughput; it has 3.50. "
+        "At 1 that is more than blocks of 4 tokens can yield, whatever the drafter."
+    ]
 
 
 def test_reference_sweeps(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are those of the verdict; several pairs stand in one figure."""
     monkeypatch.chdir(ROOT)
-    (found,) = answers_to(command, "traces/tp1", "traces/tp1-dflash")
-    assert [row[1] for row in found["answer"]["tables"][0]["rows"]] == [1, 32, 128]
-    assert [row[7] for row in found["answer"]["tables"][0]["rows"]] == ["wins", "wins", "loses"]
-    assert found["answer"]["figures"][0]["x"] == ["1", "32", "128"]
+    answer = command("analyze", *(f"traces/{name}" for name in ("tp1", "tp1-dflash", "ep2", "ep2-dflash")), "--json")
+    found = json.loads(answer.out)
+    (mine,) = found["answers"]
+    rows = mine["answer"]["tables"][0]["rows"]
+    assert [row[1] for row in rows] == [1, 32, 128, 1, 32, 128]
+    verdicts = [row["outcome"] for pair in found["economics"] for row in pair["rows"]]
+    assert [row[6].split()[0] for row in rows] == verdicts == ["wins", "wins", "loses", "wins", "wins", "wins"]
+    assert mine["answer"]["figures"][0]["x"] == ["1", "32", "128"] and mine["answer"]["figures"][0]["log2"] is True
+    assert len(mine["answer"]["figures"][0]["series"]) == 4
 
 
 # -- Throughput tables -------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _sentences(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterabl
     if unlike:
         yield f"{listed(unlike)} and {run.name} differ in CUDA graphs: what tells them apart is not drafting alone."
     if unknown := [one.name for one in (fair, run) if one.graphs is None]:
-        yield f"Whether {listed(unknown)} ran with CUDA graphs is unknown: a part of the difference may be theirs."
+        yield f"Whether {listed(unknown)} ran with CUDA graphs is unknown: graphs may be a part of the difference."
     if run.accept_len_range:
         low, high = run.accept_len_range
         yield (

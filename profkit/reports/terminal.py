@@ -158,6 +158,15 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
+def _words_left(table: Table) -> Table:
+    """``table`` with its columns of words on the left, as they are read."""
+    for column in table.columns[1:]:
+        known = [str(cell) for cell in column.cells if cell not in ("", "–", UNKNOWN)]
+        if known and all(cell[0].isalpha() for cell in known):
+            column.justify = "left"
+    return table
+
+
 def _ms(ns: float | None, steps: int = 1) -> str:
     return UNKNOWN if ns is None else f"{ns / max(steps, 1) / 1e6:,.3f}"
 
@@ -257,7 +266,7 @@ def _block(console: Console, block: Block) -> None:
         table = _table(_plain(block.title), *map(_plain, block.columns))
         for row in block.rows:
             table.add_row(*map(_plain, row))
-        console.print(table)
+        console.print(_words_left(table))
     for line in block.lines:
         _line(console, line)
     console.print()
@@ -277,22 +286,26 @@ def _verdict(console: Console, trace: TraceFigures) -> None:
         for cause in trace.verdict[:MAX_CAUSES]:
             rank = "all" if cause.rank is None else str(cause.rank)
             table.add_row(cause.cause, rank, cause.phase or "–", duration(cause.ns_per_step))
-        _print(console, table)
+        _print(console, _words_left(table))
     console.print(printable(trace.summary), markup=False, style="bold")
 
 
 def _overview(traces: Sequence[TraceFigures], width: int) -> Table:
-    """One row per recording, without columns that no recording fills, and without the cause on a narrow terminal."""
+    """One row per recording, without columns that no recording fills, and without the cause on a narrow terminal.
+
+    "–" stands for what a recording has none of.
+    """
     columns = ("recording", "batch", "step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
     rows = [_overview_row(trace) for trace in traces]
-    kept = [place for place in range(len(columns)) if any(row[place] != "–" for row in rows)]
+    empty = {"tokens/s": UNKNOWN}
+    kept = [at for at, name in enumerate(columns) if any(row[at] != empty.get(name, "–") for row in rows)]
     kept = kept if width >= WIDE else [place for place in kept if columns[place] != "first cause"]
     table = _table("", *(columns[place] for place in kept))
     table.show_header, table.title = True, None
     table.columns[0].overflow = "fold"
     for row in rows:
         table.add_row(*(row[place] for place in kept))
-    return table
+    return _words_left(table)
 
 
 def _overview_row(trace: TraceFigures) -> list[str]:
@@ -304,6 +317,6 @@ def _overview_row(trace: TraceFigures) -> list[str]:
         duration(cycle.period_ns_median) if cycle.period_ns_median is not None else UNKNOWN,
         *(duration(ns) if ns else "–" for ns in phases),
         f"{cycle.us_per_token:,.0f}" if cycle.us_per_token is not None else UNKNOWN,
-        f"{rate:,.0f}" if rate is not None else "–",
+        f"{rate:,.0f}" if rate is not None else UNKNOWN,
         trace.verdict[0].cause if trace.verdict else "–",
     ]

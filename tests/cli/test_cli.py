@@ -13,6 +13,7 @@ import pytest
 import profkit
 from profkit import load_bundle, save_bundle
 from profkit.cli import COMMANDS
+from tests.analyzers_workspace.workspaces import workspace
 from tests.builders import TraceBuilder
 from tests.cli.answers import Command, tables_of
 from tests.nsys_files import NsysFile, small_step
@@ -118,6 +119,17 @@ def test_demo(command: Command, step: Path, monkeypatch: pytest.MonkeyPatch) -> 
     answer = command("demo")
     assert (answer.status, answer.err) == (0, "")
     assert (step.parent / "reports" / "all.html").exists() and "reports/step.html" in answer.out
+    assert answer.out.startswith("step: ") and "Where a step goes" not in answer.out
+
+
+def test_demo_answers(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First what comparing the recordings says, then where the pages are; the tables are for `analyze`."""
+    monkeypatch.chdir(workspace(tmp_path))
+    answer = command("demo")
+    assert (answer.status, answer.err) == (0, "")
+    said, pages = answer.out.split("\n\nPages (open them in a browser):\n")
+    assert said.startswith("plain → drafting: at batch 1 a cycle takes 2.50 plain steps") and said.count("\n") < 3
+    assert pages.split() == ["reports/all.html", "reports/drafting.html", "reports/plain.html"]
 
 
 def test_demo_of_an_empty_workspace(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from profkit.analyzers.economics.result import Economics
-from profkit.analyzers.result import TraceFigures
+from profkit.analyzers.result import Cause, TraceFigures
 from profkit.reports.html import render_report
 from profkit.reports.terminal import render_answers, render_terminal
 from profkit.reports.verdict import untold_comparisons, verdict_views
@@ -82,6 +82,25 @@ def test_the_terminal_shows_where_a_cycle_goes_and_how_parts_grow() -> None:
     said = render_terminal(analysis_of(traces), width=120)
     table = said.split("of at least 2 % of a step\n")[1].split("\n\n")[0]
     assert [line.rstrip() for line in table.splitlines()] == PARTS.strip("\n").splitlines()
+
+
+def test_side_by_side_words_stand_left_and_what_was_not_measured_is_unknown() -> None:
+    """A dash is what a recording has none of, as plain decoding has no verify; a column that none fills is left out."""
+    traces = [by_hand()[0], *without_throughput()[1:2]]
+    for place, cause in enumerate(("queue", "verify_cost")):
+        verdict = (Cause(cause, None, None, None, 1, ""),)
+        cycle = msgspec.structs.replace(traces[place].cycle, phase_ns_median={"verify": MS} if place else {})
+        traces[place] = msgspec.structs.replace(traces[place], verdict=verdict, cycle=cycle)
+    said = render_terminal(analysis_of(traces), 120).split("side by side")[1].splitlines()[1:4]
+    assert [line.split() for line in said[1:]] == [
+        ["plain/c1", "1", "4.00", "ms", "–", "unknown", "250", "queue"],
+        ["draft/c1", "1", "6.00", "ms", "1.00", "ms", "unknown", "unknown", "verify_cost"],
+    ]
+    assert said[1].index("queue") == said[2].index("verify_cost") == said[0].index("first cause")
+    assert (
+        "tokens/s"
+        not in render_terminal(analysis_of(without_throughput()), 120).split("side by side")[1].split("\n")[1]
+    )
 
 
 def test_two_concurrencies_have_no_line() -> None:

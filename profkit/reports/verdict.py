@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from profkit.analyzers.economics.outcome import outcome
+from profkit.analyzers.economics.outcome import EVEN, outcome
 from profkit.analyzers.economics.result import Economics, Growth, Outcome
 from profkit.analyzers.result import Analysis, Comparison, Gain
 
@@ -28,6 +28,7 @@ class VerdictView:
     break_even: Markup
     budget: BudgetFigure | None
     growth: tuple[Growth, ...]
+    even: float = EVEN
 
 
 def sweeps_of(analysis: Analysis) -> list[Economics]:

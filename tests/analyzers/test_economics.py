@@ -260,6 +260,23 @@ def test_without_an_accept_length_little_is_known() -> None:
     assert found.decided_by is None and {row.outcome for row in found.rows} == {None}
 
 
+def test_rates_decide_without_an_accept_length_too() -> None:
+    """They say where it wins, but neither what it would take nor a break-even."""
+    traces = [
+        structs.replace(t, cycle=structs.replace(t.cycle, accept_len=None)) if t.cycle.kind == "speculative" else t
+        for t in by_hand()
+    ]
+    found = economics_of(traces)
+    assert [row.outcome for row in found.rows] == ["wins", "wins", "loses"] and found.decided_by == "measured"
+    assert found.lever is found.measured_lever is found.rows[0].measured_break_even is None
+    assert (
+        found.sentences[2]
+        == "What would move the line is unknown without the accept length: give one with --accept-len."
+    )
+    assert found.intervals.endswith("can lie outside.")
+    assert found.prediction.endswith("cannot be checked: the accept length is not known.")
+
+
 def test_an_accept_length_of_the_user_is_not_measured() -> None:
     traces = [
         structs.replace(t, cycle=structs.replace(t.cycle, accept_len_source="given on the command line"))

@@ -9,19 +9,22 @@ from .result import Decided, Lever, Row
 
 
 def lever_of(rows: Sequence[Row], block_sizes: Mapping[str, int | None], basis: Decided) -> Lever | None:
-    """Of the lowest batch size that loses; where none does, of the one with the least speed-up."""
+    """Of the lowest batch size that loses; where none does, of the one with the least speed-up.
+
+    ``None`` without an accept length, of which one would have to say how much longer it would have to be.
+    """
     known = {row.batch_size: speedup for row in rows if (speedup := speedup_of(row, basis)) is not None}
-    if not known:
+    told = [row for row in rows if row.batch_size in known and row.speculative.accept_len]
+    if not told:
         return None
-    told = [row for row in rows if row.batch_size in known]
     losing = [row for row in told if outcome_of(row, basis) == "loses"]
     row = losing[0] if losing else min(told, key=lambda one: known[one.batch_size])
-    return _lever(row, block_sizes[row.speculative.trace], basis)
+    return _lever(row, row.speculative.accept_len or 1.0, block_sizes[row.speculative.trace], basis)
 
 
-def _lever(row: Row, block_size: int | None, basis: Decided) -> Lever:
+def _lever(row: Row, accept_len: float, block_size: int | None, basis: Decided) -> Lever:
     side = row.speculative
-    accept_len, whole = side.accept_len or 1.0, sum(part.ns for part in side.parts)
+    whole = sum(part.ns for part in side.parts)
     cycle: float = side.step_ns
     excess, needed = cycle - accept_len * row.plain.step_ns, row.break_even
     if basis == "measured" and row.measured_speedup and row.measured_break_even:

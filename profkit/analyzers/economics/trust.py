@@ -31,6 +31,8 @@ def prediction(rows: Sequence[Row]) -> str:
 
 
 def _unchecked(rows: Sequence[Row]) -> str:
+    if all(row.speculative.accept_len is None for row in rows):
+        return "the accept length is not known"
     if any(row.plain.tokens_per_s and row.speculative.tokens_per_s for row in rows):
         return "the throughput that was measured is of another accept length"
     return "throughput without a recorder is not known for both"

@@ -32,7 +32,7 @@ from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 
 from . import figures as charts
-from .counters import activity_cells, link_title, rates, shares, shown_links
+from .counters import activity_cells, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
 from .inflation import figure, folded, part_rows

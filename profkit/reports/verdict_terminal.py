@@ -11,7 +11,7 @@ from profkit.analyzers.economics.growth import STRAIGHT
 from profkit.analyzers.economics.outcome import VERBS
 from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
-from profkit.analyzers.words import duration, phase_name
+from profkit.analyzers.words import duration, phase_name, share
 from profkit.traces import printable
 
 from .verdict import MINOR, major_growth, outcome_of, sweeps_of, title_of, untold_comparisons, untold_gains
@@ -146,7 +146,7 @@ def _cells(row: Row) -> list[str]:
         _change(row.headroom_share),
         _known(row.predicted_speedup, ".2f"),
         _known(row.measured_speedup, ".2f"),
-        _percent(row.prediction_error),
+        _change(row.prediction_error),
         row.outcome or UNKNOWN,
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..result import Gain
-from ..words import duration, listed, part_name
+from ..words import duration, listed, part_name, share
 from .outcome import outcomes_in_words, speedup_of
 from .result import Crossing, Crossover, Decided, Lever, Row
 
@@ -89,7 +89,7 @@ def what_moves(lever: Lever | None) -> str:
 
 
 def _needed(lever: Lever) -> str:
-    change = _percent(abs(lever.excess_ns) / lever.cycle_ns)
+    change = share(abs(lever.excess_ns), lever.cycle_ns)
     takes = f"(it takes {duration(lever.cycle_ns)}{', prefills included' if lever.basis == 'measured' else ''})"
     if lever.excess_ns > 0:
         return (
@@ -114,14 +114,10 @@ def _by_part(lever: Lever) -> str:
     """What that asks of the cycle's largest part, whose share of the cycle is that of the recorded steps."""
     if not lever.part_ns or lever.phase is None or lever.group is None:
         return "; which part that would have to come from is unknown"
-    part = f"{part_name(lever.phase, lever.group)}, {_percent(lever.part_ns / lever.cycle_ns)} of it as recorded,"
-    change = _percent(abs(lever.excess_ns) / lever.part_ns)
+    part = f"{part_name(lever.phase, lever.group)}, {share(lever.part_ns, lever.cycle_ns)} of it as recorded,"
+    change = share(abs(lever.excess_ns), lever.part_ns)
     if lever.excess_ns <= 0:
         return f"; {part} could alone be {change} longer"
     if lever.excess_ns > lever.part_ns:
         return f"; no part could do that alone: the largest is {part.removesuffix(',')}"
     return f"; {part} would alone have to be {change} shorter"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"

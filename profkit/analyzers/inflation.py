@@ -39,6 +39,7 @@ class StepCost:
     recorded_ns: int
     timed: StepTimes
     measured: RecordingCost | None
+    timed_recorded: StepTimes | None = None
 
     @property
     def ratio(self) -> float:
@@ -72,8 +73,18 @@ class StepCost:
         """The least and the most that the step without a recorder may take: recording does not shorten."""
         if self.other_work:
             return self.recorded_ns, max(self.timed.high_ns, self.recorded_ns)
-        low, high = (round(self.recorded_ns / max(ratio, 1.0)) for ratio in reversed(self.ratios))
-        return min(low, self.unrecorded_ns), max(high, self.unrecorded_ns)
+        ends = [round(step / max(ratio, 1.0)) for step in self._recorded for ratio in self.ratios]
+        return min(*ends, self.unrecorded_ns), min(max(*ends, self.unrecorded_ns), self.recorded_ns)
+
+    @property
+    def _recorded(self) -> tuple[int, ...]:
+        """The recorded step by the GPU and, where contexts are compared, that of the whole window by the host.
+
+        The recording keeps some steps of the window, and not all were lengthened alike.
+        """
+        if self.measured is None or self.timed_recorded is None:
+            return (self.recorded_ns,)
+        return self.recorded_ns, self.timed_recorded.median_ns
 
     @property
     def said(self) -> str:
@@ -112,7 +123,7 @@ def step_cost(trace: Trace, cycle: Cycle) -> StepCost | None:
     recorded = cycle.period_ns_median or (within.median_ns if within else None)
     if timed is None or not timed.median_ns or not recorded:
         return None
-    return StepCost(recorder_of(trace), recorded, timed, trace.run.recording_cost)
+    return StepCost(recorder_of(trace), recorded, timed, trace.run.recording_cost, within)
 
 
 def inflation_of(

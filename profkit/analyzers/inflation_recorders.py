@@ -10,7 +10,7 @@ from .eager_to_graphs import launched_eagerly
 from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderOps, RecorderRow
 from .result import TraceFigures, sweep_of
 from .vocabulary import PARTS, PHASES
-from .words import listed, share
+from .words import listed, range_of, share
 
 AGREEMENT = 0.03
 """Recorders agree where no figure differs by more than this share of itself …"""
@@ -18,6 +18,7 @@ AGREEMENT = 0.03
 JITTER = 0.001
 """… other than by less than this share of the step."""
 
+NAMED = 3
 STEP, UNION = "step", "union"
 BUSY = ("compute", "collective", "copy")
 
@@ -57,10 +58,7 @@ def _check(group: list[Told]) -> RecorderCheck:
         if any(phase in own.ops for own in figures)
     )
     recorders = tuple(own.recorder for own in figures)
-    before = _widest([row.recorded_ns for row in rows], floor)
-    known = [row.unrecorded_ns for row in rows if row.unrecorded_ns is not None]
-    after = _widest(known, floor) if len(known) == len(rows) else None
-    agree = _agree(after, counts)
+    agree = _agree(rows, counts)
     return RecorderCheck(
         traces=tuple(trace.name for trace, _ in group),
         recorders=recorders,
@@ -69,7 +67,7 @@ def _check(group: list[Told]) -> RecorderCheck:
         rows=rows,
         ops=counts,
         agree=agree,
-        text=_text(recorders, counts, before, after),
+        text=_text(recorders, rows, counts, floor),
     )
 
 
@@ -122,22 +120,32 @@ def _busy_excess(own: Inflation, phase: str) -> int | None:
     return sum(known) if len(known) == len(rows) else None
 
 
-def _agree(widest: float | None, counts: Sequence[RecorderOps]) -> bool | None:
+def _agree(rows: Sequence[RecorderRow], counts: Sequence[RecorderOps]) -> bool | None:
     if not all(row.same for row in counts):
         return False
-    return None if widest is None else widest <= AGREEMENT
+    return not any(row.differs for row in rows) if all(row.unrecorded_ns is not None for row in rows) else None
 
 
-def _text(recorders: Sequence[str], counts: Sequence[RecorderOps], before: float, after: float | None) -> str:
+def _text(recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequence[RecorderOps], floor: float) -> str:
     unlike = [row.phase for row in counts if not row.same]
     number = f"ops differ in number in {listed(unlike)}" if unlike else "a step has the same number of ops"
-    head = (
-        f"recorded by {listed(list(recorders))}, {number}; no figure differs by more than {share(before, 1)} of itself"
-    )
-    if after is None:
-        return f"{head}; what recording cost each of them is not known"
-    said = f"{head} as recorded, and {share(after, 1)} after inflation is taken out"
-    return said if after <= AGREEMENT or unlike else f"{said}, beyond the {share(AGREEMENT, 1)} within which they agree"
+    within = _widest([row.unrecorded_ns or row.recorded_ns for row in rows if not row.differs], floor)
+    beyond = [f"{row.phase} {row.part}".strip() + f" ({_ends(row)})" for row in rows if row.differs]
+    agree = f"within {share(within, 1)}" if len(beyond) < len(rows) else "in nothing"
+    unlike_figures = f", but for {listed(_first(beyond))}" if beyond else ""
+    told = "what recording cost each of them is not known; as recorded, figures agree"
+    if all(row.unrecorded_ns is not None for row in rows):
+        told = "after inflation is taken out, figures agree"
+    return f"recorded by {listed(list(recorders))}, {number}; {told} {agree}{unlike_figures}"
+
+
+def _ends(row: RecorderRow) -> str:
+    values = row.unrecorded_ns or row.recorded_ns
+    return range_of(min(values), max(values))
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    return list(names) if len(names) <= NAMED else [*names[:NAMED], f"{len(names) - NAMED} more"]
 
 
 def _widest(figures: Sequence[tuple[int, ...]], floor: float) -> float:

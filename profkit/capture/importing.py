@@ -14,7 +14,7 @@ from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 from .backends import Recorded
 from .machine import Row, as_samples
 from .plan import Plan
-from .recording_cost import recording_cost
+from .recording_cost import left_behind, recording_cost
 from .step_clock import Gaps, step_times
 
 CLOCK_TOLERANCE_NS = 5_000_000_000
@@ -55,9 +55,20 @@ class Window:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Throughput while nothing was recorded."""
+        """Throughput while nothing was recorded, and before the recorder left something behind."""
         rates = [rate for rate in (self.rate_before, self.rate_after) if rate is not None]
+        if self.left_behind is not None and self.rate_before is not None:
+            return self.rate_before
         return sum(rates) / len(rates) if rates else None
+
+    @property
+    def left_behind(self) -> RecordingCost | None:
+        """How many times as long steps are after the recording as before it; ``None`` where they are no longer."""
+        return left_behind(self.gaps_before, self.gaps_after)
+
+    @property
+    def _gaps_without(self) -> tuple[Gaps, ...]:
+        return (self.gaps_before,) if self.left_behind is not None else (self.gaps_before, self.gaps_after)
 
     @property
     def tokens_per_s_recorded(self) -> float | None:
@@ -69,7 +80,7 @@ class Window:
     @property
     def step_times(self) -> StepTimes | None:
         """Decode steps while nothing was recorded."""
-        return step_times(self.gaps_before, self.gaps_after)
+        return step_times(*self._gaps_without)
 
     @property
     def step_times_recorded(self) -> StepTimes | None:
@@ -79,7 +90,7 @@ class Window:
     @property
     def recording_cost(self) -> RecordingCost | None:
         """What the recorder made of steps, at the same contexts."""
-        return recording_cost(self.gaps_recorded, self.gaps_before, self.gaps_after)
+        return recording_cost(self.gaps_recorded, *self._gaps_without)
 
 
 def import_window(

@@ -13,6 +13,7 @@ F64 = npt.NDArray[np.float64]
 
 PER_BIN, MOST_BINS = 12, 16
 LEAST_STEPS = 12
+TOLERATED = 0.02
 PER_BLOCK, MOST_BLOCKS = 4, 10
 STUDENT = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """By the number of blocks: how many standard errors hold their mean with 95 %."""
@@ -38,6 +39,15 @@ def recording_cost(recorded: Gaps, *without: Gaps) -> RecordingCost | None:
     ratio = float(np.median(within)) / middle
     error = ratio * float(np.hypot(_error([within]), _error(outside)))
     return RecordingCost(ratio, error, len(within)) if np.isfinite(error) else None
+
+
+def left_behind(before: Gaps, after: Gaps) -> RecordingCost | None:
+    """How many times as long steps are after a recording as before it, if that is more than noise and ``TOLERATED``.
+
+    A recorder that has ended need not be gone: of CUPTI, which all recorders use, calls stay instrumented.
+    """
+    found = recording_cost(after, before)
+    return found if found is not None and found.ratio - found.error > 1 + TOLERATED else None
 
 
 def _known(gaps: npt.NDArray[np.void]) -> npt.NDArray[np.void]:

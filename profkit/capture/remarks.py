@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from profkit.traces import RecordingCost
+
 from .settings import Settings
 
 EXTRA_STEPS = 4
@@ -13,6 +15,15 @@ EXTRA_STEPS = 4
 def window_passes(settings: Settings) -> int:
     """How many forward passes a window records, so that whole decode steps can be chosen from them."""
     return 2 * settings.windows.steps + EXTRA_STEPS
+
+
+def left_behind_remark(name: str, found: RecordingCost) -> str:
+    """What a recorder that has ended goes on costing in the window ``name``."""
+    return (
+        f"{name}: steps are {found.ratio:.2f} ± {found.error:.2f} times as long after the recording as before it, at "
+        "the same contexts: the recorder leaves something behind in the server. Only what was measured before it "
+        "counts; later concurrencies of this server include it: record them in a run of their own"
+    )
 
 
 def block_size_of(server: Mapping[str, Any]) -> int | None:

@@ -23,6 +23,7 @@ from .plugin import plugin_environment, read_report
 from .pm_sampling import PmSampling
 from .record import Record
 from .recording import Check, record_window, resume
+from .remarks import left_behind_remark
 from .secrets import Scrubber, without_secrets
 from .server import Server, ServerError
 from .server_log import ServerLog
@@ -215,6 +216,8 @@ def _run_concurrency(context: Context, server: Server, concurrency: int, scratch
             server.phase = f"resume {window.name}"
             resume(load, check, patient)
             window.rate_after, window.gaps_after = measure("measure again")
+            if window.left_behind is not None:
+                context.record.remark(left_behind_remark(window.name, window.left_behind), context.say)
             server.phase = f"drain {window.name}"
     finally:
         window.ended_ns = time.time_ns()

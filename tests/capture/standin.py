@@ -176,6 +176,9 @@ class Scheduler:
         self.tell("stop")
         RECORDER.stop()
         self.is_open, self.steps_left = False, 0
+        if "lingers" in MODES:
+            global STEP_S
+            STEP_S *= 2
         if "stall" in MODES:
             time.sleep(4)
         print("[standin TP0] Profiling done. Traces are saved to: /nowhere", flush=True)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from profkit.capture.recording_cost import recording_cost
+from profkit.capture.recording_cost import left_behind, recording_cost
 from profkit.capture.step_clock import GAP
 
 Array = npt.NDArray[np.float64]
@@ -72,3 +72,13 @@ def test_unknown_where_there_is_too_little(
     window: dict[int, npt.NDArray[np.void]], without: dict[int, npt.NDArray[np.void]]
 ) -> None:
     assert recording_cost(window, without) is None
+
+
+@pytest.mark.parametrize(("cost", "told"), [(1.0, False), (1.02, False), (1.1, True), (0.9, False)])
+def test_what_is_left_behind_by_a_recorder(cost: float, told: bool) -> None:
+    before, after = {7: steps(passes(2), noise=0.01)}, {7: steps(passes(2), cost=cost, noise=0.01, seed=1)}
+    found = left_behind(before, after)
+    assert (found is not None) == told
+    if found is not None:
+        assert found.ratio == pytest.approx(cost, abs=0.01)
+    assert left_behind({}, after) is None and left_behind(before, {}) is None

@@ -130,13 +130,19 @@ def _text(recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequenc
     unlike = [row.phase for row in counts if not row.same]
     number = f"ops differ in number in {listed(unlike)}" if unlike else "a step has the same number of ops"
     within = _widest([row.unrecorded_ns or row.recorded_ns for row in rows if not row.differs], floor)
-    beyond = [f"{row.phase} {row.part}".strip() + f" ({_ends(row)})" for row in rows if row.differs]
-    agree = f"within {share(within, 1)}" if len(beyond) < len(rows) else "in nothing"
-    unlike_figures = f", but for {listed(_first(beyond))}" if beyond else ""
-    told = "what recording cost each of them is not known; as recorded, figures agree"
-    if all(row.unrecorded_ns is not None for row in rows):
-        told = "after inflation is taken out, figures agree"
-    return f"recorded by {listed(list(recorders))}, {number}; {told} {agree}{unlike_figures}"
+    beyond = _first([f"{row.phase} {row.part}".strip() + f" ({_ends(row)})" for row in rows if row.differs])
+    agree = f"figures agree within {share(within, 1)}"
+    if beyond:
+        agree = f"{agree}, but for {listed(beyond)}" if within else f"figures differ: {listed(beyond)}"
+    return f"recorded by {listed(list(recorders))}, {number}; {_of_cost(rows)}, {agree}"
+
+
+def _of_cost(rows: Sequence[RecorderRow]) -> str:
+    if any(row.unrecorded_ns is None for row in rows):
+        return "what recording cost each of them is not known; as recorded"
+    if all(row.unrecorded_ns == row.recorded_ns for row in rows):
+        return "what recording cost none of them can be told; as recorded"
+    return "after inflation is taken out"
 
 
 def _ends(row: RecorderRow) -> str:

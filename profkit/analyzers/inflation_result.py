@@ -89,3 +89,9 @@ class RecorderCheck(Struct, frozen=True):
     ops: tuple[RecorderOps, ...]
     agree: bool | None
     text: str
+
+    @property
+    def is_taken_out(self) -> bool:
+        """Whether what recording cost is known of all recorders, and told of one at least."""
+        known = all(row.unrecorded_ns is not None for row in self.rows)
+        return known and any(row.unrecorded_ns != row.recorded_ns for row in self.rows)

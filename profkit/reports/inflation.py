@@ -82,10 +82,10 @@ def folded(found: Inflation) -> bool:
 
 def check_block(check: RecorderCheck, wide: bool) -> Block:
     """The check as a small table: the step, each phase's union, and parts that take a while; else only the spreads."""
-    known = check.rows[0].unrecorded_ns is not None
+    known = check.is_taken_out
     columns = ("", *(_columns(check.recorders, known) if wide else ("spread", "spread*")[: 1 + known]))
     shown = [row for row in check.rows if row.part in ("step", "union") or max(row.recorded_ns) >= _told(check)]
-    rows = [(figure(row), *(_cells(row) if wide else _spreads(row))) for row in shown]
+    rows = [(figure(row), *(_cells(row, known) if wide else _spreads(row)[: 1 + known])) for row in shown]
     for row in check.ops:
         counts = tuple(f"{count:,}" for count in row.ops) if wide else ()
         rows.append((f"{row.phase} ops", *counts, "same" if row.same else "differ"))
@@ -110,9 +110,9 @@ def figure(row: RecorderRow) -> str:
     return f"{row.phase} {row.part}".strip()
 
 
-def _cells(row: RecorderRow) -> tuple[str, ...]:
+def _cells(row: RecorderRow, known: bool) -> tuple[str, ...]:
     recorded = (*map(_ms, row.recorded_ns), share(row.recorded_spread, 1))
-    if row.unrecorded_ns is None or row.unrecorded_spread is None:
+    if not known or row.unrecorded_ns is None or row.unrecorded_spread is None:
         return recorded
     return (*recorded, *map(_ms, row.unrecorded_ns), share(row.unrecorded_spread, 1))
 

@@ -120,6 +120,18 @@ def test_recorders_of_unknown_cost() -> None:
     assert "what recording cost each of them is not known" in words_of(page(*runs), "recorders").lower()
 
 
+def test_recorders_of_which_no_cost_can_be_told_have_no_second_columns() -> None:
+    run = replace(COSTLY, step_times=StepTimes(1_010_000, 900_000, 1_100_000, 100), config="tp1")
+    runs = [("c1", graph_steps(run)), ("c1-cupti", graph_steps(replace(run, recorder="cupti")))]
+    said = terminal(*runs)
+    (step,) = (line.split() for line in said.splitlines() if line.startswith("step  "))
+    assert step == ["step", "1.000", "1.000", "0.0", "%"] and "* after what" not in said
+    assert "what recording cost none of them can be told; as recorded, figures agree within 0.0 %" in " ".join(
+        said.split()
+    )
+    assert "nsys, without" not in words_of(page(*runs), "recorders")
+
+
 def test_hostile_names_stay_text() -> None:
     run = replace(COSTLY, recorder=HOSTILE[4], config="tp1")
     text = page((HOSTILE[0], graph_steps(run)), (f"{HOSTILE[0]}-2", graph_steps(replace(run, recorder="[bold]"))))

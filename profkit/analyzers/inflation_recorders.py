@@ -10,7 +10,7 @@ from .eager_to_graphs import launched_eagerly
 from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderOps, RecorderRow
 from .result import TraceFigures, sweep_of
 from .vocabulary import PARTS, PHASES
-from .words import listed, range_of, share
+from .words import PARTS_IN_WORDS, listed, part_name, range_of, share
 
 AGREEMENT = 0.03
 """Recorders agree where no figure differs by more than this share of itself …"""
@@ -130,11 +130,16 @@ def _text(recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequenc
     unlike = [row.phase for row in counts if not row.same]
     number = f"ops differ in number in {listed(unlike)}" if unlike else "a step has the same number of ops"
     within = _widest([row.unrecorded_ns or row.recorded_ns for row in rows if not row.differs], floor)
-    beyond = _first([f"{row.phase} {row.part}".strip() + f" ({_ends(row)})" for row in rows if row.differs])
+    beyond = _first([f"{figure(row)} ({_ends(row)})" for row in rows if row.differs])
     agree = f"figures agree within {share(within, 1)}"
     if beyond:
         agree = f"{agree}, but for {listed(beyond)}" if within else f"figures differ: {listed(beyond)}"
     return f"recorded by {listed(list(recorders))}, {number}; {_of_cost(rows)}, {agree}"
+
+
+def figure(row: RecorderRow) -> str:
+    """What the row is of: ``step``, ``verify's ops``, ``verify's gaps inside graphs``."""
+    return part_name(row.phase, PARTS_IN_WORDS.get(row.part, row.part)) if row.phase else row.part
 
 
 def _of_cost(rows: Sequence[RecorderRow]) -> str:

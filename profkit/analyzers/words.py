@@ -17,6 +17,14 @@ def part_name(phase: str, group: str) -> str:
     return f"{group} in the {name}" if " of " in name else f"{name}'s {group}"
 
 
+PARTS_IN_WORDS = {
+    "union": "ops", "compute": "kernels", "collective": "collectives", "copy": "copies",
+    "gap_sync": "blocking calls", "gap_api": "other CUDA calls", "gap_host": "host code", "gap_launch": "launches",
+    "gap_graph_launch": "graph launches", "gap_in_graph": "gaps inside graphs", "gap_queue": "queue",
+    "gap_unknown": "unknown gaps",
+}  # fmt: skip
+
+
 def duration(ns: float) -> str:
     """Nanoseconds with a unit and three figures: ``103 ms``, ``7.42 ms``, ``420 µs``, ``65 ns``."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):

@@ -15,7 +15,7 @@ from profkit.analyzers.cycle import slowest_device
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.flame import gpu_flame, host_flame
 from profkit.analyzers.inflation_parts import HOST_SHARE
-from profkit.analyzers.inflation_recorders import JITTER
+from profkit.analyzers.inflation_recorders import JITTER, figure
 from profkit.analyzers.per_step import (
     Budget,
     KernelRow,
@@ -30,12 +30,13 @@ from profkit.analyzers.per_step import (
 )
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
+from profkit.analyzers.words import phase_name
 
 from . import figures as charts
 from .counters import activity_cells, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
-from .inflation import figure, folded, part_rows
+from .inflation import folded, part_rows
 from .inline import asset, joined_scripts, plotly_script, template
 from .layers import MODELS, LayerView, layer_view
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
@@ -121,6 +122,7 @@ def render_report(
         inflation_folded=folded,
         host_share=HOST_SHARE,
         jitter=JITTER,
+        phase_name=phase_name,
         recorder_figure=figure,
         verdicts=verdict_views(analysis),
         untold=untold_comparisons(analysis),

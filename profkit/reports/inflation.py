@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profkit.analyzers.inflation import grouped
-from profkit.analyzers.inflation_recorders import JITTER
+from profkit.analyzers.inflation_recorders import JITTER, figure
 from profkit.analyzers.inflation_result import Inflation, InflationPart, RecorderCheck, RecorderRow
 from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.vocabulary import HOST_PARTS, PARTS
-from profkit.analyzers.words import duration, listed, range_of, share
+from profkit.analyzers.words import duration, listed, phase_name, range_of, share
 
 from .graph_terminal import Block
 
@@ -88,7 +88,7 @@ def check_block(check: RecorderCheck, wide: bool) -> Block:
     rows = [(figure(row), *(_cells(row, known) if wide else _spreads(row)[: 1 + known])) for row in shown]
     for row in check.ops:
         counts = tuple(f"{count:,}" for count in row.ops) if wide else ()
-        rows.append((f"{row.phase} ops", *counts, "same" if row.same else "differ"))
+        rows.append((f"{phase_name(row.phase)}, number of ops", *counts, "same" if row.same else "differ"))
     padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
     which = f"Batch {check.batch_size} by {listed(list(check.recorders))}: ms per step, spreads in % of the figure"
     title = which if wide else "Spreads, % of the figure"
@@ -103,11 +103,6 @@ def _columns(recorders: Sequence[str], known: bool) -> tuple[str, ...]:
 
 def _told(check: RecorderCheck) -> float:
     return TOLD * min(check.rows[0].recorded_ns)
-
-
-def figure(row: RecorderRow) -> str:
-    """What the row is of: ``step``, ``verify union``, ``verify gap_in_graph``."""
-    return f"{row.phase} {row.part}".strip()
 
 
 def _cells(row: RecorderRow, known: bool) -> tuple[str, ...]:

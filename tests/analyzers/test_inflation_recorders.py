@@ -46,7 +46,7 @@ def test_recorders_are_checked_against_each_other() -> None:
     assert check.agree is False
     assert check.text == (
         "recorded by nsys, cupti and torch, a step has the same number of ops; after inflation is taken out, figures "
-        "differ: decode union (589 to 607 ns), decode compute (589 to 607 ns), decode gap_host "
+        "differ: decode's ops (589 to 607 ns), decode's kernels (589 to 607 ns), decode's host code "
         "(246 to 257 ns) and 1 more"
     )
 
@@ -84,8 +84,8 @@ def test_kernels_that_differ_in_number_are_said() -> None:
     assert check.agree is False
     assert check.text == (
         "recorded by nsys and torch, ops differ in number in decode; what recording cost each of them is not known; as "
-        "recorded, figures differ: decode union (600 to 700 ns), decode "
-        "compute (600 to 700 ns) and decode gap_in_graph (0 to 100 ns)"
+        "recorded, figures differ: decode's ops (600 to 700 ns), decode's "
+        "kernels (600 to 700 ns) and decode's gaps inside graphs (0 to 100 ns)"
     )
 
 

@@ -46,7 +46,7 @@ def check_times(times: StepTimes | None, at_least: int) -> None:
 
 def test_two_recorders_of_one_server(place: Path) -> None:
     """Of two ranks each: the same steps, and what each recorder cost."""
-    status, table, said = capture(place, "--conc", "2", "--backend", "nsys,torch", ranks=2)
+    status, table, said = capture(place, "--conc", "2", "--backend", "nsys,torch", "--set", "windows.steps=8", ranks=2)
     assert status == 0, said
     lines = [" ".join(line.split()) for line in table.splitlines()]
     assert re.match(r"c2 graphs nsys [\d,]+ tok/s, accept length 3.\d\d$", lines[1])
@@ -62,13 +62,15 @@ def test_two_recorders_of_one_server(place: Path) -> None:
     for run in sweep.runs:
         check_times(run.step_times, 50)
         check_times(run.step_times_recorded, 4)
-    assert steps_of(place / "out") == {name: ["step:decode bs=2"] * 8 for name in ("c2", "c2-torch")}
+        assert run.recording_cost is not None and run.recording_cost.steps >= 12
+        assert 0.3 < run.recording_cost.ratio < 3 and run.recording_cost.error > 0
+    assert steps_of(place / "out") == {name: ["step:decode bs=2"] * 16 for name in ("c2", "c2-torch")}
     for opened in open_recordings(place / "out"):
         trace = opened.trace
         trace.check()
         assert sorted(process.rank for process in trace.processes) == [0, 1]  # type: ignore[type-var]
         assert trace.run.recorder == ("torch" if opened.name.endswith("torch") else "nsys")
-        assert trace.run.step_times and trace.run.step_times_recorded
+        assert trace.run.step_times and trace.run.step_times_recorded and trace.run.recording_cost
     kept = {file.name for folder in (place / "out").glob("plugin*") for file in folder.iterdir()}
     assert len(kept) == 4 and all(re.fullmatch(r"plugin-\d+\.json", name) for name in kept), "rings are of no use later"
 
@@ -266,7 +268,7 @@ def test_where_the_library_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_a_recorder_leaves_behind_is_told(place: Path) -> None:
     """Steps take twice as long after the window: throughput and step times are those before it."""
-    options = ("--conc", "2", "--backend", "torch", "--set", "windows.measure_s=1.5")
+    options = ("--conc", "2", "--backend", "torch", "--set", "windows.measure_s=1.5", "--set", "windows.steps=12")
     status, _, said = capture(place, *options, mode="lingers", NSYS="/nowhere")
     assert status == 0, said
     sweep = load_sweep(place / "out")

@@ -105,7 +105,7 @@ def test_recorders_side_by_side() -> None:
     assert "Batch 1 by nsys and cupti: ms per step, spreads in % of the figure" in said
     (step,) = (line.split() for line in said.splitlines() if line.startswith("step  "))
     assert step == ["step", "1.000", "1.100", "10", "%", "0.800", "0.800", "0.0", "%"]
-    assert re.search(r"^decode ops +2 +2 +same", said, re.MULTILINE)
+    assert re.search(r"^decode, number of ops +2 +2 +same", said, re.MULTILINE)
     assert "c1, c1-cupti: recorded by nsys and cupti, a step has the same number of ops;" in said
     narrow = terminal(*runs, width=80)
     assert re.search(r"^step +10 % +0.0 %", narrow, re.MULTILINE)

@@ -16,9 +16,10 @@ from profkit.traces import F64
 from tests.analyzers.replay.test_recorded import attributed
 
 LATER = [
-    *(f"ep2-dflash/{name}" for name in ("c1", "c32", "c128")),
-    *(f"tp1-dflash-{name}" for name in ("recorders/c1", "recorders/c32", "accept-2/c32", "accept-5/c32")),
-    *(f"tp1-dflash-{name}" for name in ("block-4/c32", "block-16/c32")),
+    *(f"{sweep}/{name}" for sweep in ("ep2-dflash", "ep2-dflash-nvlink") for name in ("c1", "c32", "c128")),
+    *(f"tp1-dflash-{sweep}/{name}" for sweep in ("recorders", "recorders-2") for name in ("c1", "c32")),
+    *(f"tp1-dflash-{name}/c32" for name in ("accept-2", "accept-5", "block-4", "block-16")),
+    *(f"tp1-dflash-{name}/c1" for name in ("long-1", "long-2")),
 ]
 SOURCES = [f"{sweep}/{name}" for sweep in ("tp1", "tp1-dflash", "ep2") for name in ("c1", "c32", "c128")]
 
@@ -73,31 +74,58 @@ def test_usual_costs_are_the_fit_of_all_recordings() -> None:
     assert np.median(table[:, 2:], axis=0) == pytest.approx([USUAL.lead_in, USUAL.node_gap], rel=0.05)
 
 
-def test_bounds_are_as_wide_as_a_recording_that_was_left_out_is_off() -> None:
+def test_a_recording_that_was_left_out_is_within_the_bounds() -> None:
     off = np.concatenate([misses(name) for name in SOURCES])
     low, high = off.min(axis=0), off.max(axis=0)
-    assert [*low.round(2), *high.round(2)] == [-0.22, -0.26, -0.78, 0.55, 0.45, 0.61]
-    for costs, miss in ((LOW, low), (HIGH, high)):
+    assert [*low.round(2), *high.round(2)] == [-0.19, -0.22, -0.20, 0.16, 0.42, 0.61]
+    usual = np.array([USUAL.call, USUAL.call_per_node, USUAL.lead_in, USUAL.node_gap])
+    for costs, miss, sign in ((LOW, low, -1), (HIGH, high, 1)):
+        found = np.array([costs.call, costs.call_per_node, costs.lead_in, costs.node_gap])
+        assert np.all(sign * (found / usual - 1) >= sign * miss[[0, 0, 1, 2]] - 0.005)
+
+
+def test_bounds_are_those_of_what_was_recorded_first() -> None:
+    """Of sweeps that were recorded anew since: nothing here holds their costs any more."""
+    usual = np.array([USUAL.call, USUAL.call_per_node, USUAL.lead_in, USUAL.node_gap])
+    for costs, miss in ((LOW, (-0.22, -0.22, -0.26, -0.78)), (HIGH, (0.55, 0.55, 0.45, 0.61))):
         found = [costs.call, costs.call_per_node, costs.lead_in, costs.node_gap]
-        usual = np.array([USUAL.call, USUAL.call_per_node, USUAL.lead_in, USUAL.node_gap])
-        assert found == pytest.approx(usual * (1 + miss[[0, 0, 1, 2]]), rel=0.03)
+        assert found == pytest.approx(usual * (1 + np.array(miss)), rel=0.03)
 
 
-@pytest.mark.parametrize("sweep, low, high", [("tp1", -0.14, -0.07), ("ep2", 0.02, 0.14)])
+def test_later_recordings_from_the_nine() -> None:
+    """Gaps of two of them are a quarter of the usual, and only of these: the bounds may not be narrower."""
+    table = np.array([row for name in SOURCES for row in costs_of(name)])
+    own = np.array([row for name in LATER for row in costs_of(name)])
+    fixed, per_node = fit(table)
+    usual = fixed + per_node * own[:, 0], *(np.full(len(own), np.median(table[:, place])) for place in (2, 3))
+    off = own[:, 1:] / np.stack(usual, axis=1) - 1
+    assert [*off.min(axis=0).round(2), *off.max(axis=0).round(2)] == [-0.23, -0.25, -0.75, 0.39, 0.35, 0.69]
+
+
+@pytest.mark.parametrize("sweep, low, high", [("tp1", -0.22, -0.12), ("ep2", 0.05, 0.18)])
 def test_launch_calls_of_a_sweep_from_the_other_two(sweep: str, low: float, high: float) -> None:
     calls = misses(sweep)[:, 0]
     assert (calls.min().round(2), calls.max().round(2)) == (low, high)
 
 
-@pytest.mark.parametrize("name", [*SOURCES, *LATER])
-def test_costs_of_recorded_graphs(name: str) -> None:
-    """Those of the recordings that they come from, and of later ones: but for the gaps of one of these, 1 % more."""
-    allowed = 1.01 if name == "tp1-dflash-block-16/c32" else 1
-    for nodes, call, pause, gap in costs_of(name):
-        low, high = (costs.call + costs.call_per_node * nodes for costs in (LOW, HIGH))
-        assert low <= call <= high
-        assert LOW.lead_in <= pause <= HIGH.lead_in
-        assert LOW.node_gap <= gap <= HIGH.node_gap * allowed
+def outside(name: str) -> dict[str, float]:
+    """By how much the costs of a recording's graphs lie outside the bounds, relative to the bound."""
+    found = {}
+    for nodes, *costs in costs_of(name):
+        bounds = ([one.call + one.call_per_node * nodes, one.lead_in, one.node_gap] for one in (LOW, HIGH))
+        for what, cost, low, high in zip(("call", "lead_in", "node_gap"), costs, *bounds, strict=True):
+            if not low <= cost <= high:
+                found[f"{what} at {nodes:g}"] = round(cost / (low if cost < low else high) - 1, 3)
+    return found
+
+
+def test_costs_of_recorded_graphs() -> None:
+    """Those of the recordings that they come from, and of later ones: two of 25 have a figure outside, by 1 and 3 %."""
+    found = {name: outside(name) for name in (*SOURCES, *LATER)}
+    assert {name: miss for name, miss in found.items() if miss} == {
+        "tp1-dflash-block-16/c32": {"node_gap at 77": 0.007},
+        "tp1-dflash-recorders-2/c1": {"call at 81": -0.03},
+    }
 
 
 def test_the_usual_lies_between() -> None:

@@ -19,7 +19,7 @@ from .intervals import union_length
 from .matching import match_collectives
 from .result import ClassSaving, DeviceFigures, GraphFigures, GraphSaving, KernelDifference, Saving, TraceFigures
 from .vocabulary import CLASSES, PHASES
-from .words import duration, listed
+from .words import a_duration, duration, listed
 
 GROUPS = {
     "compute": "compute", "copy": "copies", "gap_in_graph": "graph_gaps", "gap_queue": "queue",
@@ -258,7 +258,7 @@ def _text(saving: GraphSaving) -> str:
     if after >= before:
         text = f"with CUDA graphs the step takes {duration(after)} instead of {duration(before)} {of}"
     else:
-        text = f"CUDA graphs take {duration(before - after)} off a {duration(before)} step {of}"
+        text = f"CUDA graphs take {duration(before - after)} off {a_duration(before)} step {of}"
     text += f": {listed(saved)}" if saved else ""
     waits = saving.waiting_ns
     if waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= TOLD * before:

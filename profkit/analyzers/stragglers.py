@@ -11,7 +11,7 @@ from .result import Cause
 from .view import View
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASES
 from .waiting import causes_of_waiting
-from .words import duration, listed
+from .words import a_duration, duration, listed
 
 LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     "straggler_compute": (
@@ -72,7 +72,7 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
     if more_sync >= cost / 2:
         return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
     text = (
-        f"{who} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank {rank}, "
+        f"{who} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank {rank}, "
         f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host(part)}"
     )
     return [Cause("straggler_host", rank, phase, part, round(cost), text)]
@@ -80,7 +80,7 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
 
 def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
     rank = view.devices[late].rank
-    waits = f"{_others_wait(view, late)} {duration(waited)} of a {duration(view.step_ns)} step in collectives for rank"
+    waits = f"{_others_wait(view, late)} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank"
     causes = []
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())

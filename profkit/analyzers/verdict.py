@@ -18,7 +18,7 @@ from .result import Cause, DeviceFigures
 from .stragglers import stragglers, sync_cause
 from .view import View
 from .vocabulary import PHASE
-from .words import duration, listed, share
+from .words import a_duration, duration, listed, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
@@ -77,7 +77,7 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     doing = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
     text = (
-        f"{subject} {duration(own[least])} of a {duration(view.step_ns)} step, mostly "
+        f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly "
         f"{doing.get(part, 'in launch calls')} while launching {phase}: {view.advice_for_host(part)}"
     )
     return [Cause("host_late", None, phase, part, round(own[least]), text)]
@@ -98,7 +98,7 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         alone = len(view.matched.instances) < 2
         advice = "record every rank in one run" if alone else "see the health checks, and record again without losses"
         text = (
-            f"{duration(longest)} of a {duration(view.step_ns)} step goes to collectives, and the recording cannot "
+            f"{duration(longest)} of {a_duration(view.step_ns)} step goes to collectives, and the recording cannot "
             f"tell waiting from transfer: {advice}"
         )
         return [Cause("unexplained", None, None, "collective", round(longest), text)]
@@ -122,7 +122,7 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         )
     measured, advice = _measured(view.devices[least])
     text = (
-        f"the transfers themselves take {duration(transfer[least])} of a {duration(view.step_ns)} step in "
+        f"the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
         f"{count:.0f} collectives{measured}: {advice}"
     )
     own = max(0.0, transfer[least] - contended.excess_ns / steps)
@@ -161,7 +161,7 @@ def _padding(view: View) -> list[Cause]:
     sizes = sorted({max(row.batch_size, 1) for phase in phases.values() for row in phase.padded})
     text = (
         f"{padded} of {steps} steps replay graphs for a larger batch ({padded_batches(list(phases.values()))}): up to "
-        f"{duration(cost)} of a {duration(view.step_ns)} step works on padding; capture graphs for batch "
+        f"{duration(cost)} of {a_duration(view.step_ns)} step works on padding; capture graphs for batch "
         f"{some([str(size) for size in sizes])}"
     )
     return [Cause("padding", None, None, "compute", round(cost), text)]
@@ -184,7 +184,7 @@ def _eager_fallback(view: View) -> list[Cause]:
     how = "partly without graphs" if all(row.partial for row in graphs.fallbacks) else "without graphs"
     text = (
         f"{listed(phases)} {'runs' if len(phases) == 1 else 'run'} {how} in {len(fallen)} of {steps} steps, "
-        f"which costs {duration(cost)} of a {duration(view.step_ns)} step on average: {advice}"
+        f"which costs {duration(cost)} of {a_duration(view.step_ns)} step on average: {advice}"
     )
     return [Cause("eager_fallback", None, phases[0] if len(phases) == 1 else None, None, round(cost), text)]
 
@@ -199,7 +199,7 @@ def _eager_ranks(view: View) -> list[Cause]:
             cost, rank = late.get(device, 0.0) - usual, view.devices[device].rank
             text = (
                 f"rank {rank} runs {listed(list(row.phases))} without the graphs that other ranks have, and its GPU "
-                f"waits {duration(cost)} of a {duration(view.step_ns)} step longer for its host there: find out from "
+                f"waits {duration(cost)} of {a_duration(view.step_ns)} step longer for its host there: find out from "
                 "the server's log why it has none"
             )
             phase = row.phases[0] if len(row.phases) == 1 else None
@@ -225,12 +225,12 @@ def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
     return [
         Cause(
             "drafter_cost", None, "draft", "compute", round(drafter),
-            f"the drafter takes {duration(drafter)} of a {duration(view.step_ns)} step "
+            f"the drafter takes {duration(drafter)} of {a_duration(view.step_ns)} step "
             f"({share(drafter, view.step_ns)}): a free drafter would save that much",
         ),
         Cause(
             "verify_cost", None, "verify", "compute", round(verify),
-            f"verify's own GPU work takes {duration(verify)} of a {duration(view.step_ns)} step "
+            f"verify's own GPU work takes {duration(verify)} of {a_duration(view.step_ns)} step "
             f"({share(verify, view.step_ns)}): only a smaller block, a cheaper target or a higher accept length "
             "changes that",
         ),
@@ -246,7 +246,7 @@ def _skew_in_phase(view: View, exposed: dict[int, Exposed], phase: str) -> float
 def _waits_on_gpu(view: View) -> list[Cause]:
     """Gaps that are no host's fault: between the kernels of a graph, in a queue, or without a launch record."""
 
-    step, devices = duration(view.step_ns), view.devices
+    step, devices = a_duration(view.step_ns), view.devices
     in_graph = min(view.per_step(device, "gap_in_graph") for device in devices)
     queue = min(view.per_step(device, "gap_queue") + view.graph_wait(device) for device in devices)
     unknown = min(view.per_step(device, "gap_unknown") for device in devices)
@@ -254,17 +254,17 @@ def _waits_on_gpu(view: View) -> list[Cause]:
     return [
         Cause(
             "graph_gaps", None, _dearest_phase(view, "gap_in_graph"), "gap_in_graph", round(in_graph),
-            f"the GPU idles {duration(in_graph)} of a {step} step between the {nodes:,} kernels of its graphs: "
+            f"the GPU idles {duration(in_graph)} of {step} step between the {nodes:,} kernels of its graphs: "
             "fewer, fused kernels would shorten it",
         ),
         Cause(
             "queue", None, _dearest_phase(view, "gap_queue", "gap_graph_launch"), "gap_queue", round(queue),
-            f"the GPU idles {duration(queue)} of a {step} step though the next work was launched in time: look for "
+            f"the GPU idles {duration(queue)} of {step} step though the next work was launched in time: look for "
             "event waits between streams in front of it",
         ),
         Cause(
             "unexplained", None, None, "gap_unknown", round(unknown),
-            f"{duration(unknown)} of a {step} step are gaps before work without a launch record: the recording "
+            f"{duration(unknown)} of {step} step are gaps before work without a launch record: the recording "
             "cannot tell why",
         ),
     ]  # fmt: skip

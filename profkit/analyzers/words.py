@@ -35,6 +35,13 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns".replace("-", "−")
 
 
+def a_duration(ns: float) -> str:
+    """A duration with its article: ``a 7.42 ms``, ``an 8.30 ms``, ``an 11.2 ms``."""
+    said = duration(ns)
+    vowel = said.startswith("8") or said.split()[0].split(".")[0] in ("11", "18")
+    return f"{'an' if vowel else 'a'} {said}"
+
+
 def range_of(low: int | None, high: int | None) -> str:
     """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``unknown`` where there is none."""
     if low is None or high is None:
@@ -49,7 +56,8 @@ def share(part: float, whole: float = 1.0, signed: bool = False) -> str:
     """A share, or a change with its sign, as a percentage: ``81 %``, ``4.2 %``, ``−0.3 %``, ``+12 %``."""
     ratio = part / whole if whole else 0.0
     digits = 0 if abs(ratio) >= 0.0995 else 1
-    return f"{100 * ratio:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
+    written = f"{100 * ratio:{'+' if signed else ''}.{digits}f} %"
+    return "0.0 %" if written[1:] == "0.0 %" else written.replace("-", "−")
 
 
 def between(low: str, high: str) -> str:

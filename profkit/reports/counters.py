@@ -16,6 +16,10 @@ from .units import rate as written_rate
 AS_ASKED = 0.1
 """By how much of it the usual interval of samples may differ from the one that was asked for, and not be told so."""
 
+NONE = "–"
+UNITS = ("SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
+"""The columns of the table of activity, and what stands where nothing was sampled."""
+
 WAYS = {("pcie", "in"): "reads", ("pcie", "out"): "writes", ("nvlink", "in"): "receives", ("nvlink", "out"): "sends"}
 
 
@@ -45,16 +49,23 @@ def activity_block(device: DeviceFigures, which: str) -> Block | None:
     if not rows:
         return None
     title = f"Activity{which} while busy, measured {every(device.sampling)}"
-    columns = ("phase", "SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
-    return Block(title, columns, tuple(activity_cells(row) for row in rows))
+    columns, cells = activity_table(rows)
+    return Block(title, ("phase", *columns), tuple((row.phase, *own) for row, own in zip(rows, cells, strict=True)))
 
 
-def activity_cells(row: PhaseActivity) -> tuple[str, str, str, str, str]:
-    """Phase, SM, tensor pipe, DRAM and its share, in words."""
-    moved = "–" if row.dram_bytes_per_s is None else rate(row.dram_bytes_per_s)
+def activity_table(rows: Sequence[PhaseActivity]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """What was sampled of each phase, in words, and what each column is of; without what no phase has a sample of."""
+    cells = [_activity(row) for row in rows]
+    kept = [place for place in range(len(UNITS)) if any(row[place] != NONE for row in cells)]
+    return tuple(UNITS[place] for place in kept), [tuple(row[place] for place in kept) for row in cells]
+
+
+def _activity(row: PhaseActivity) -> tuple[str, str, str, str]:
+    """SM, tensor pipe, DRAM and its share."""
+    moved = NONE if row.dram_bytes_per_s is None else rate(row.dram_bytes_per_s)
     busy = (None if value is None else value / 100 for value in (row.sm_percent, row.tensor_percent))
-    sm, tensor, dram = ("–" if value is None else percent(value) for value in (*busy, row.dram_share))
-    return row.phase, sm, tensor, moved, dram
+    sm, tensor, dram = (NONE if value is None else percent(value) for value in (*busy, row.dram_share))
+    return sm, tensor, moved, dram
 
 
 def shown_links(rows: Sequence[LinkUse]) -> list[LinkUse]:

@@ -11,6 +11,7 @@ from profkit.analyzers.custom import Table as AnswerTable
 from profkit.traces import printable
 
 from .custom import cell, heading, is_text, spark_lines
+from .prose import say
 from .units import sentence
 
 MOST_OF_A_WORD = 16
@@ -21,9 +22,9 @@ def print_answer(console: Console, answered: Answered) -> None:
     """The question, tables, figures as blocks, and last the sentences."""
     console.print()
     console.rule(Text(printable(answered.title), "bold"), align="left")
-    _line(console, " · ".join(filter(None, (answered.of, answered.file))))
+    say(console, " · ".join(filter(None, (answered.of, answered.file))))
     if answered.source:
-        _line(console, f"Source of the rates: {sentence(answered.source)}")
+        say(console, f"Source of the rates: {sentence(answered.source)}")
     console.print()
     for shown in answered.answer.tables:
         # Rich makes a table without edges, whose columns it had to narrow, one character too wide.
@@ -33,11 +34,7 @@ def print_answer(console: Console, answered: Answered) -> None:
         console.print(_blocks(figure))
         console.print()
     for said in answered.answer.sentences:
-        _line(console, said)
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False)
+        say(console, said)
 
 
 def _table(title: str) -> Table:

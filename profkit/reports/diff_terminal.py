@@ -30,6 +30,7 @@ from .diff_cells import (
     verdict,
 )
 from .diff_terminal_kernels import print_kernels
+from .prose import say
 
 MOST_PARTS = 10
 RANK_COLUMNS = {
@@ -50,7 +51,7 @@ def render_diff(diff: Diff, width: int | None = None) -> str:
     console = Console(file=out, width=columns, highlight=False)
     common = _common_reasons(diff.pairs)
     if common:
-        _line(console, "Of every pair:")
+        say(console, "Of every pair:")
         _reasons(console, diff.pairs, common)
         console.print()
     for pair in diff.pairs:
@@ -60,10 +61,10 @@ def render_diff(diff: Diff, width: int | None = None) -> str:
         console.print(_overview(diff.pairs, columns))
         console.print()
     if diff.unpaired:
-        _line(console, f"! {unpaired_sentence(diff.unpaired)}")
+        say(console, f"! {unpaired_sentence(diff.unpaired)}")
     for pair in diff.pairs:
         prefix = f"{pair.a} → {pair.b}: " if len(diff.pairs) > 1 else ""
-        console.print(printable(f"{prefix}{pair.summary}"), markup=False, style="bold")
+        say(console, f"{prefix}{pair.summary}", "bold")
     return out.getvalue().rstrip()
 
 
@@ -75,10 +76,6 @@ def _common_reasons(pairs: Sequence[PairDiff]) -> tuple[str, ...]:
     return tuple(reason for reason in first if all(reason in reasons for reasons in others))
 
 
-def _line(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False)
-
-
 def _plain(text: str) -> str:
     return printable(text).replace("[", r"\[")
 
@@ -87,7 +84,7 @@ def _pair(console: Console, pair: PairDiff, common: Sequence[str]) -> None:
     """One pair: what was compared, with which doubts, and the tables; no tables of a recording with itself."""
     console.rule(f"[bold]{_plain(pair.a)} → {_plain(pair.b)}", align="left")
     if not pair.comparable.identical:
-        _line(console, _headline(pair))
+        say(console, _headline(pair))
         _reasons(console, [pair], [reason for reason in pair.comparable.reasons if reason not in common])
     if pair.total is not None and not pair.comparable.identical:
         console.print()
@@ -99,14 +96,14 @@ def _pair(console: Console, pair: PairDiff, common: Sequence[str]) -> None:
         if pair.kernels:
             print_kernels(console, pair)
     for judgement in pair.limits:
-        _line(console, _judged(judgement))
+        say(console, _judged(judgement))
     console.print()
 
 
 def _reasons(console: Console, pairs: Sequence[PairDiff], reasons: Sequence[str]) -> None:
     mark = "✗" if all(pair.comparable.status == "no" for pair in pairs) else "!"
     for reason in reasons:
-        _line(console, f"{mark} {reason}.")
+        say(console, f"{mark} {reason}.")
 
 
 def _headline(pair: PairDiff) -> str:

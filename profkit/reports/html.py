@@ -33,7 +33,7 @@ from profkit.analyzers.timeline import StepTimeline, typical_step
 from profkit.analyzers.words import phase_name
 
 from . import figures as charts
-from .counters import activity_cells, every, link_title, rates, shares, shown_links
+from .counters import activity_table, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
 from .inflation import folded, part_rows
@@ -132,7 +132,8 @@ def render_report(
         link_title=link_title,
         link_rates=rates,
         link_shares=shares,
-        activity_cells=activity_cells,
+        activity_table=activity_table,
+        tabs=tabs([view.figures.name for view in views]),
         every=every,
     )
     return text
@@ -177,6 +178,13 @@ def _pieces(budget: Budget) -> list[tuple[Entry, bool, float]]:
         else:
             pieces.append((entry, part.startswith("gap_"), budget.parts[part]))
     return [(entry, waits, value) for entry, waits, value in pieces if value]
+
+
+def tabs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Each recording's sweep, where it is another than that of the tab before, and its name within."""
+    parts = [name.rpartition("/")[::2] for name in names]
+    before = [None, *(sweep for sweep, _ in parts)]
+    return [(sweep if sweep != last else "", own) for (sweep, own), last in zip(parts, before, strict=False)]
 
 
 def _uneven(views: Sequence[View]) -> bool:

@@ -21,6 +21,7 @@ from .custom_terminal import print_answer
 from .graph_terminal import Block, graph_blocks
 from .inflation import check_block, inflation_line, unknown_line
 from .layers import layer_table
+from .prose import in_folder, say
 from .units import unknown_figures
 from .verdict_terminal import print_answers, print_untold, print_verdicts
 
@@ -39,19 +40,21 @@ def render_terminal(analysis: Analysis, width: int | None = None, answers: Seque
     ``width`` in characters, else the terminal's.
     """
     out, console = _console(width)
+    again = {name: check.traces[0] for check in analysis.recorder_checks for name in check.traces[1:]}
     for trace in analysis.traces:
-        _trace(console, trace)
+        _trace(console, trace, again.get(trace.name))
     if len(analysis.traces) > 1:
         console.rule("[bold]side by side", align="left")
         console.print(_overview(analysis.traces, console.width))
     print_verdicts(console, analysis)
     print_untold(console, analysis)
     for saving in analysis.graph_savings:
-        _line(console, f"{saving.eager} → {saving.graphs}: {saving.text}.")
+        say(console, f"{saving.eager} → {saving.graphs}: {saving.text}.")
     if len(analysis.traces) > 1:
         console.print()
         for trace in analysis.traces:
-            _line(console, f"{trace.name}: {trace.summary}")
+            if trace.name not in again:
+                say(console, f"{trace.name}: {trace.summary}")
     _recorders(console, analysis)
     for answered in answers:
         print_answer(console, answered)
@@ -76,14 +79,10 @@ def _recorders(console: Console, analysis: Analysis) -> None:
     for check in analysis.recorder_checks:
         console.print()
         _block(console, check_block(check, console.width >= WIDE))
-        _line(console, f"{', '.join(check.traces)}: {check.text}.")
+        say(console, f"{in_folder(check.traces)}: {check.text}.")
     if said := unknown_line(analysis.traces):
         console.print()
-        _line(console, said)
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False)
+        say(console, said)
 
 
 def _print(console: Console, table: Table) -> None:
@@ -91,44 +90,69 @@ def _print(console: Console, table: Table) -> None:
     console.print()
 
 
-def _trace(console: Console, trace: TraceFigures) -> None:
+def _trace(console: Console, trace: TraceFigures, like: str | None) -> None:
+    """All tables of a recording; of one that another recorder made of the same run as ``like``, only what differs."""
     console.rule(f"[bold]{_plain(trace.name)}", align="left")
-    _line(console, _headline(trace))
+    say(console, _headline(trace))
     console.print()
-    stepping = [figures for figures in trace.devices.values() if figures.window is not None]
     most = max(1, min(MAX_RANKS, (console.width - BESIDE_RANKS) // RANK))
+    _budgets(console, trace, most)
+    if said := inflation_line(trace):
+        say(console, said)
+        console.print()
+    if trace.devices and not like:
+        _print(console, _phases(trace))
+    _counters(console, trace)
+    if like:
+        say(console, f"Phases, graphs and modules as in {like}; its own: profkit analyze {trace.path or trace.name}")
+        console.print()
+    else:
+        _exchange(console, trace, most)
+        _own_graphs(console, trace, most)
+        _modules(console, trace)
+    _health(console, trace)
+    _verdict(console, trace)
+    console.print()
+
+
+def _budgets(console: Console, trace: TraceFigures, most: int) -> None:
+    stepping = [figures for figures in trace.devices.values() if figures.window is not None]
     if stepping and stepping[0].busy_union_ns is not None:
         _print(console, _budget(stepping[:most], _slowest(trace)))
         if len(stepping) > most:
-            _line(console, f"… and {len(stepping) - most} more ranks: see --json or the page")
-    if said := inflation_line(trace):
-        _line(console, said)
-        console.print()
-    if trace.devices:
-        _print(console, _phases(trace))
-        which = f" of rank {_slowest(trace).rank}" if len(trace.devices) > 1 else ""
-        if block := activity_block(_slowest(trace), which):
-            _block(console, block)
+            say(console, f"… and {len(stepping) - most} more ranks: see --json or the page")
+
+
+def _counters(console: Console, trace: TraceFigures) -> None:
+    which = f" of rank {_slowest(trace).rank}" if len(trace.devices) > 1 else ""
+    if trace.devices and (block := activity_block(_slowest(trace), which)):
+        _block(console, block)
+
+
+def _exchange(console: Console, trace: TraceFigures, most: int) -> None:
     if any(figures.collectives.count for figures in trace.devices.values()):
         console.print(_collectives(trace, most))
         for line in _waits(trace):
-            _line(console, line)
+            say(console, line)
         if said := link_line(_slowest(trace)):
-            _line(console, said)
+            say(console, said)
         console.print()
+
+
+def _own_graphs(console: Console, trace: TraceFigures, most: int) -> None:
     if any(graph.launches_per_step for graph in trace.graphs.values()):
         _print(console, _graphs(trace, most))
     _graph_coverage(console, trace)
     if trace.with_graphs is not None:
-        _line(console, f"What if: {prediction_in_words(trace.with_graphs) or trace.with_graphs.unknown}.")
+        say(console, f"What if: {prediction_in_words(trace.with_graphs) or trace.with_graphs.unknown}.")
         console.print()
+
+
+def _modules(console: Console, trace: TraceFigures) -> None:
     if trace.devices and _slowest(trace).layers.kinds:
         columns = ("module", "layers", "per step", "per layer", "in collectives", "of its phase")
         table = _table(f"GPU time by module, rank {_slowest(trace).rank}", *columns)
         _print(console, layer_table(_slowest(trace), table))
-    _health(console, trace)
-    _verdict(console, trace)
-    console.print()
 
 
 def _plain(text: str) -> str:
@@ -173,7 +197,7 @@ def _ms(ns: float | None, steps: int = 1) -> str:
 
 def _budget(devices: Sequence[DeviceFigures], slowest: DeviceFigures) -> Table:
     whose = f"share of rank {slowest.rank}" if len(devices) > 1 else "share"
-    table = _table("Where a step goes, ms per step", "part", *(f"rank {d.rank}" for d in devices), whose)
+    table = _table("Where a step goes, mean in ms", "part", *(f"rank {d.rank}" for d in devices), whose)
     for part in PARTS:
         if any(d.partition_ns[part] for d in devices):
             table.add_row(
@@ -268,7 +292,7 @@ def _block(console: Console, block: Block) -> None:
             table.add_row(*map(_plain, row))
         console.print(_words_left(table))
     for line in block.lines:
-        _line(console, line)
+        say(console, line)
     console.print()
 
 
@@ -276,7 +300,7 @@ def _health(console: Console, trace: TraceFigures) -> None:
     for check in trace.health.checks:
         if check.status != "ok":
             mark, spoiled = "!" if check.status == "warn" else "✗", unknown_figures(check.detail, check.spoils)
-            _line(console, f"{mark} {check.id.replace('_', ' ')}: {check.detail}. {spoiled}".rstrip())
+            say(console, f"{mark} {check.id.replace('_', ' ')}: {check.detail}. {spoiled}".rstrip())
             console.print()
 
 
@@ -287,7 +311,7 @@ def _verdict(console: Console, trace: TraceFigures) -> None:
             rank = "all" if cause.rank is None else str(cause.rank)
             table.add_row(cause.cause, rank, cause.phase or "–", duration(cause.ns_per_step))
         _print(console, _words_left(table))
-    console.print(printable(trace.summary), markup=False, style="bold")
+    say(console, trace.summary, "bold")
 
 
 def _overview(traces: Sequence[TraceFigures], width: int) -> Table:
@@ -295,7 +319,7 @@ def _overview(traces: Sequence[TraceFigures], width: int) -> Table:
 
     "–" stands for what a recording has none of.
     """
-    columns = ("recording", "batch", "step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
+    columns = ("recording", "batch", "median step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
     rows = [_overview_row(trace) for trace in traces]
     empty = {"tokens/s": UNKNOWN}
     kept = [at for at, name in enumerate(columns) if any(row[at] != empty.get(name, "–") for row in rows)]

@@ -40,7 +40,7 @@ def percent(value: float | None) -> str:
     if value is None:
         return "unknown"
     if 0 < value < 0.0005:
-        return f"< 0.1{FIXED}%"
+        return f"<{FIXED}0.1{FIXED}%"
     return f"0{FIXED}%" if value == 0 else share(value).replace(" ", FIXED)
 
 

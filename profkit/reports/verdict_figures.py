@@ -143,8 +143,8 @@ def _figure(value: float) -> str:
 
 
 def _round(value: float) -> str:
-    """A tick."""
-    return number(round(value)) if value >= 1 else f"{value:g}"
+    """A tick, short enough to stay left of the plot in any font."""
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 
 def _pays(rows: Sequence[Row], x: Scale, y: Scale) -> str:

@@ -14,6 +14,7 @@ from profkit.analyzers.result import Analysis
 from profkit.analyzers.words import duration, phase_name, share
 from profkit.traces import printable
 
+from .prose import say
 from .verdict import MINOR, major_growth, outcome_of, sweeps_of, title_of, untold_comparisons, untold_gains
 
 UNKNOWN = "unknown"
@@ -33,8 +34,7 @@ def print_verdicts(console: Console, analysis: Analysis) -> None:
     for found in sweeps_of(analysis):
         console.print()
         console.print(_table(found, console.width))
-        if found.intervals:
-            console.print(found.intervals, markup=False)
+        console.print()
         print_sentences(console, found)
         if found.growth:
             _print_parts(console, found)
@@ -46,29 +46,30 @@ def print_untold(console: Console, analysis: Analysis) -> None:
     for one in untold_comparisons(analysis):
         word = outcome_of(analysis, one)
         said = f"it {VERBS[word]}: {one.text}" if word else one.text
-        console.print(printable(f"{one.baseline} → {one.speculative}: {said}."), markup=False)
+        say(console, f"{one.baseline} → {one.speculative}: {said}.")
     for gain in untold_gains(analysis):
-        console.print(printable(f"{gain.baseline} → {gain.speculative}: {gain.text}."), markup=False)
+        say(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
 
 
 def print_answers(console: Console, analysis: Analysis) -> None:
     """Print only what there is to say in sentences: verdicts, pairs without one, and without any pair each trace."""
     for found in sweeps_of(analysis):
-        console.print(printable(f"Does speculation pay? {title_of(found)}"), markup=False, style="bold")
+        say(console, f"Does speculation pay? {title_of(found)}", "bold")
         print_sentences(console, found)
-        if found.intervals:
-            console.print(found.intervals, markup=False)
         console.print()
     print_untold(console, analysis)
     for trace in analysis.traces if not analysis.comparisons else ():
-        console.print(printable(f"{trace.name}: {trace.summary}"), markup=False)
+        say(console, f"{trace.name}: {trace.summary}")
 
 
 def print_sentences(console: Console, found: Economics) -> None:
-    """The verdict in three sentences, and how well prediction and measurement agree."""
+    """The verdict in three sentences, and how far to trust it."""
     for sentence in found.sentences:
-        console.print(printable(sentence), markup=False, style="bold")
-    console.print(printable(found.prediction), markup=False)
+        say(console, sentence, "bold")
+    console.print()
+    say(console, found.prediction)
+    if found.intervals:
+        say(console, found.intervals)
 
 
 def _print_parts(console: Console, found: Economics) -> None:
@@ -146,13 +147,18 @@ def _cells(row: Row) -> list[str]:
         _change(row.headroom_share),
         _known(row.predicted_speedup, ".2f"),
         _known(row.measured_speedup, ".2f"),
-        _change(row.prediction_error),
+        _error(row.prediction_error),
         row.outcome or UNKNOWN,
     ]
 
 
 def _known(value: float | None, form: str) -> str:
     return UNKNOWN if value is None else format(value, form)
+
+
+def _error(value: float | None) -> str:
+    """With the digit that tells 10.4 % from the 10 % up to which prediction and measurement agree."""
+    return UNKNOWN if value is None else f"{100 * value:+.1f} %".replace("-", "−")
 
 
 def _change(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..words import duration, listed
+from ..words import duration, listed, share
 from .result import Decoding, Range, Row
 from .words import batches
 
@@ -64,13 +64,12 @@ def _off(row: Row) -> str:
     for name, side in (("cycle", row.speculative), ("plain step", row.plain)):
         was = "recorded" if side.unrecorded_ns is None else "timed"
         if side.throughput_ns is not None:
-            off = 100 * (side.throughput_ns / side.step_ns - 1)
+            off = share(side.throughput_ns / side.step_ns - 1, signed=True)
             sides.append(
-                f"a {name} of {duration(side.throughput_ns)} where {duration(side.step_ns)} "
-                f"were {was} ({off:+.0f} %)".replace("-", "−")
+                f"a {name} of {duration(side.throughput_ns)} where {duration(side.step_ns)} were {was} ({off})"
             )
     return (
-        f"at {row.batch_size} it is {abs(100 * error):.0f} % too {'high' if error > 0 else 'low'} ({predicted:.2f} "
+        f"at {row.batch_size} it is {abs(100 * error):.1f} % too {'high' if error > 0 else 'low'} ({predicted:.2f} "
         f"against {measured:.2f}): the measured throughput amounts to {listed(sides)}, prefills and all lengths of "
         "context included"
     )

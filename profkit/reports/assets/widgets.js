@@ -66,6 +66,7 @@ export function markTab(tabs, at, name) {
     tab.setAttribute('aria-selected', place === at);
     tab.tabIndex = place === at ? 0 : -1;
   });
+  tabs[at]?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   for (const panel of all(`[data-${name}]`)) panel.hidden = Number(panel.dataset[name]) !== at;
 }
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from profkit.analyzers.words import listed
 from profkit.traces import printable
 
 UNITS = r"%|(?:ns|µs|ms|s|B/s|kB/s|MB/s|GB/s|TB/s)(?!\w)"
@@ -27,9 +25,9 @@ def say(console: Console, text: str, style: str = "") -> None:
 
 
 def in_folder(names: Sequence[str]) -> str:
-    """Names of recordings, their sweep once where all are of one: ``c1, c1-cupti and c1-torch of SWEEP``."""
+    """Names of recordings, their sweep once where all are of one: ``c1, c1-cupti, c1-torch of SWEEP``."""
     parts = [name.rpartition("/") for name in names]
     folders = {folder for folder, _, _ in parts}
     if len(folders) > 1 or "" in folders:
-        return listed(list(names))
-    return f"{listed([own for _, _, own in parts])} of {parts[0][0]}"
+        return ", ".join(names)
+    return f"{', '.join(own for _, _, own in parts)} of {parts[0][0]}"

@@ -104,6 +104,8 @@ def _trace(console: Console, trace: TraceFigures, like: str | None) -> None:
         _print(console, _phases(trace))
     _counters(console, trace)
     if like:
+        if said := link_line(_slowest(trace)) if trace.devices else None:
+            say(console, said)
         say(console, f"Phases, graphs and modules as in {like}; its own: profkit analyze {trace.path or trace.name}")
         console.print()
     else:
@@ -287,7 +289,9 @@ def _graph_coverage(console: Console, trace: TraceFigures) -> None:
 
 def _block(console: Console, block: Block) -> None:
     if block.rows:
-        table = _table(_plain(block.title), *map(_plain, block.columns))
+        say(console, block.title, "bold")
+        table = _table("", *map(_plain, block.columns))
+        table.title = None
         for row in block.rows:
             table.add_row(*map(_plain, row))
         console.print(_words_left(table))

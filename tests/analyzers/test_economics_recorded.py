@@ -43,25 +43,33 @@ def test_where_one_gpu_stops_to_gain() -> None:
     found = pair("tp1").crossover
     assert found.estimate.at is not None and found.low.at is not None and found.high.at is not None
     ends = found.low.at, found.estimate.at, found.high.at
-    assert ends == pytest.approx((22.35, 31.85, 33.89), abs=0.1)
+    assert ends == pytest.approx((29.41, 31.82, 32.46), abs=0.1)
     assert found.measured.at == pytest.approx(found.estimate.at, rel=0.05)
 
 
 def test_prediction_against_measurement() -> None:
-    errors = [row.prediction_error for name in PAIRS for row in pair(name).rows]
-    assert errors == pytest.approx([0.003, -0.023, 0.053, -0.064, -0.032, -0.094], abs=0.001)
-    assert max(abs(error) for error in errors if error is not None) < 0.1
+    """Within 10 % at five of six: on one GPU at 128, throughput was counted over few bursts of tokens."""
+    errors = [row.prediction_error or 0.0 for name in PAIRS for row in pair(name).rows]
+    assert errors == pytest.approx([0.0133, -0.0030, 0.1048, -0.0637, -0.0321, -0.0941], abs=0.0001)
+    assert [abs(error) < 0.1 for error in errors] == [True, True, False, True, True, True]
     assert pair("ep2").prediction == (
         "The speed-up predicted from recorded steps is within 10 % of the measured one at 1, 32 and 128."
     )
     assert pair("tp1").prediction == (
-        "The speed-up predicted from cycles timed without a recorder and plain steps only recorded is within 6 % of "
-        "the measured one at 1, 32 and 128."
+        "The speed-up predicted from steps timed without a recorder is within 2 % of the measured one at 1 and 32; "
+        "at 128 it is 10.5 % too high (0.44 against 0.40): the measured throughput amounts to a cycle of 91.2 ms where "
+        "77.7 ms were timed (+17 %) and a plain step of 10.3 ms where 9.69 ms were timed (+6.2 %), prefills and all "
+        "lengths of context included."
     )
 
 
+def test_both_sides_of_one_gpu_were_timed_without_a_recorder() -> None:
+    assert {row.basis for row in pair("tp1").rows} == {"unrecorded"}
+    assert {row.basis for row in pair("ep2").rows} == {"recorded"}
+
+
 def test_the_verdict_is_of_measured_throughput() -> None:
-    assert [row.outcome for row in pair("tp1").rows] == ["wins", "wins", "loses"]
+    assert [row.outcome for row in pair("tp1").rows] == ["wins", "even", "loses"]
     found = pair("ep2")
     assert [row.outcome for row in found.rows] == ["wins", "wins", "wins"] and found.decided_by == "measured"
     assert found.sentences[2].startswith("By measured throughput, at concurrency 128, where it is nearest to losing")
@@ -76,7 +84,7 @@ def test_verify_grows_by_the_request() -> None:
     growth = {(one.decoding, one.phase, one.group): one for one in pair("tp1").growth}
     verify = growth["speculative", "verify", "kernels"]
     assert verify.r2 is not None and verify.r2 > 0.99
-    assert verify.per_request_ns == pytest.approx(458_000, rel=0.05)
+    assert verify.per_request_ns == pytest.approx(551_000, rel=0.05)
 
 
 def test_unrecorded_steps_reach_the_verdict() -> None:

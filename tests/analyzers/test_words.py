@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.analyzers.words import between, share
+from profkit.analyzers.words import a_duration, between, share
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,30 @@ from profkit.analyzers.words import between, share
         (0.123, 1, True, "+12 %"),
         (-0.003, 1, True, "−0.3 %"),
         (-0.0996, 1, True, "−10 %"),
+        (-0.0004, 1, True, "0.0 %"),
+        (0.0004, 1, True, "0.0 %"),
+        (-0.0006, 1, True, "−0.1 %"),
     ],
 )
 def test_shares_and_changes(part: float, whole: float, signed: bool, said: str) -> None:
     assert share(part, whole, signed=signed) == said
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (7_420_000, "a 7.42 ms"),
+        (8_300_000, "an 8.30 ms"),
+        (88_100_000, "an 88.1 ms"),
+        (812_000, "an 812 µs"),
+        (11_200_000, "an 11.2 ms"),
+        (18_000_000, "an 18.0 ms"),
+        (110_000_000, "a 110 ms"),
+        (1_180_000, "a 1.18 ms"),
+    ],
+)
+def test_articles_follow_the_figure(ns: int, said: str) -> None:
+    assert a_duration(ns) == said
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_reference_sweeps(command: Command, monkeypatch: pytest.MonkeyPatch) -> 
     rows = mine["answer"]["tables"][0]["rows"]
     assert [row[1] for row in rows] == [1, 32, 128, 1, 32, 128]
     verdicts = [row["outcome"] for pair in found["economics"] for row in pair["rows"]]
-    assert [row[6].split()[0] for row in rows] == verdicts == ["wins", "wins", "loses", "wins", "wins", "wins"]
+    assert [row[6].split()[0] for row in rows] == verdicts == ["wins", "even", "loses", "wins", "wins", "wins"]
     assert mine["answer"]["figures"][0]["x"] == ["1", "32", "128"] and mine["answer"]["figures"][0]["log2"] is True
     assert len(mine["answer"]["figures"][0]["series"]) == 4
 

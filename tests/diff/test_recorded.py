@@ -112,12 +112,12 @@ def test_plain_to_speculative_has_one_target() -> None:
 
 
 def test_calls_per_token() -> None:
-    """A quarter as many calls per token, each a tenth longer: not faster."""
+    """Two sevenths as many calls per token, each longer by a twentieth: not faster."""
     found = pair("tp1/c1", "tp1-dflash/c1", "token")
     assert Counter(row.state for row in found.kernels)["less often"] > 5
     row = next(row for row in found.kernels if row.a_name == "nvjet_sm90_tst_192x8_64x8_2x1_v_bz_TNT")
     assert row.state == "less often" and row.a_ns > 3 * row.b_ns
-    assert (row.a_call_ns, row.b_call_ns) == (47_907, 54_242)
+    assert (row.a_call_ns, row.b_call_ns) == (49_379, 51_598)
 
 
 def test_a_change_that_is_collectives_is_told_also_where_one_side_has_one_rank() -> None:

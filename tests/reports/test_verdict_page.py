@@ -98,6 +98,18 @@ def test_eight_concurrencies_fit(tab: Tab, tmp_path: Path, width: int) -> None:
     assert tab.js(OVERLAPS) == []
 
 
+WIDER = "document.head.append(Object.assign(document.createElement('style'), {textContent: '"
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_ticks_fit_in_a_wider_font(tab: Tab, tmp_path: Path, width: int) -> None:
+    """A sixth of a letter more for each character than the widest of the usual fonts."""
+    tab.size(width, 1200)
+    show(tab, tmp_path, reference())
+    tab.js(f"{WIDER}.verdict svg text {{ letter-spacing: .1em }}'}}))")
+    assert [said for said in tab.js(OVERLAPS) if said.endswith("sticks out")] == []
+
+
 def test_it_is_the_first_thing_on_the_page(tab: Tab, tmp_path: Path) -> None:
     show(tab, tmp_path, reference())
     assert tab.js("document.querySelector('main section').id") == "speculation"

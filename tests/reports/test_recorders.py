@@ -1,0 +1,63 @@
+"""Several recorders of one run: told briefly on a terminal, and tabs that fit on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profkit import Recording, analyze
+from profkit.reports.html import render_report, tabs
+from profkit.reports.terminal import render_terminal
+from profkit.traces import open_recordings
+from tests.reports.chromium import Tab
+
+SWEEP = Path(__file__).parents[2] / "traces" / "tp1-dflash-recorders-2"
+
+
+def recordings() -> list[Recording]:
+    return [Recording(one.name, str(one.path), one.trace) for one in open_recordings(SWEEP)]
+
+
+def test_only_the_first_recorder_has_all_tables() -> None:
+    said = render_terminal(analyze(recordings())[0], 110)
+    blocks = {block.split(" ")[0]: block for block in said.split("side by side")[0].split("\ntp1-dflash-recorders-2/")}
+    for title in ("GPU time by phase", "CUDA graphs of the decode steps", "What stays outside", "GPU time by module"):
+        assert {name for name, block in blocks.items() if title in block} == {"tp1-dflash-recorders-2/c1", "c32"}
+    for name in ("c1-cupti", "c32-torch"):
+        first = name.partition("-")[0]
+        assert f"Phases, graphs and modules as in {SWEEP.name}/{first}; its own: profkit analyze" in blocks[name]
+        assert str(SWEEP / name) in blocks[name]
+        assert "Where a step goes, mean in ms" in blocks[name] and "What holds the step back" in blocks[name]
+    assert said.count(f"c1, c1-cupti, c1-torch of {SWEEP.name}: recorded by") == 1
+    assert f"{SWEEP.name}/c1-cupti: Verify" not in said and f"{SWEEP.name}/c1: Verify" in said
+
+
+def test_one_of_them_by_itself_has_all_tables() -> None:
+    (alone,) = [one for one in recordings() if one.name.endswith("c1-torch")]
+    assert "CUDA graphs of the decode steps" in render_terminal(analyze([alone])[0], 110)
+
+
+def test_tabs_name_each_sweep_once() -> None:
+    names = ["tp1/c1", "tp1/c32", "ep2/c1", "alone", "tp1/c128"]
+    assert tabs(names) == [("tp1", "c1"), ("", "c32"), ("ep2", "c1"), ("", "alone"), ("tp1", "c128")]
+
+
+@pytest.mark.parametrize("width", [1400, 1000, 420])
+def test_no_tab_is_cut_off(tab: Tab, tmp_path: Path, width: int) -> None:
+    analysis, attributions = analyze(recordings())
+    page = tmp_path / "page.html"
+    page.write_text(render_report(list(zip(analysis.traces, attributions, strict=True)), analysis), "utf-8")
+    tab.size(width, 900)
+    tab.open(page)
+    assert tab.js("document.querySelectorAll('#traces [role=tab]').length") == 6
+    cut = "[...document.querySelectorAll('#traces [role=tab]')].filter(t => t.scrollWidth > t.clientWidth"
+    assert (
+        tab.js(f"{cut} || t.getBoundingClientRect().right > t.parentElement.getBoundingClientRect().right + 1).length")
+        == 0
+    )
+    tab.click_on("#traces [role=tab]:nth-child(6)")
+    assert tab.js("document.querySelector('#verdict h2 .of').textContent") == f"{SWEEP.name}/c32-torch"
+    seen = "(t => [t.top, t.bottom])(document.querySelector('#traces [aria-selected=true]').getBoundingClientRect())"
+    top, bottom = tab.js(seen)
+    assert top >= 0 and bottom <= tab.js("document.querySelector('.bar').getBoundingClientRect().bottom") + 1

@@ -16,7 +16,7 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
     Break-even accept length = cycle time over plain step time, both without a recorder as far as that is known;
     predicted speed-up = accept length over it.
-    Only traces of one recorder, of as many ranks on the same kind of GPU are compared; of several plain ones, the one
+    Only traces of one recorder, of as many ranks on the same kind of GPU and link are compared; of several plain ones, the one
     recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, is
     taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
     configuration and batch size is.
@@ -37,8 +37,16 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
 def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
     gpus = [sorted(device.gpu for device in trace.devices.values()) for trace in (plain, speculative)]
-    same_recorder = plain.source == speculative.source
-    return plain.cycle.batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1] and same_recorder
+    same_recorder, batch_size = plain.source == speculative.source, plain.cycle.batch_size
+    alike = batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1] and same_recorder
+    return alike and not _other_link(plain, speculative)
+
+
+def _other_link(plain: TraceFigures, speculative: TraceFigures) -> bool:
+    """Whether two captures of several ranks exchanged over different links: PCIe's limit is known, NVLink's is not."""
+    links = [{device.link_bandwidth for device in trace.devices.values()} for trace in (plain, speculative)]
+    captured = bool(plain.provenance.config and speculative.provenance.config)
+    return captured and len(plain.devices) > 1 and links[0] != links[1]
 
 
 def _nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:

@@ -57,6 +57,7 @@ def device_figures(
         link_use=link_use(attribution, matched, device, collectives.kinds),
         activity=phase_activity(attribution, device),
         sampling=counter_sampling(trace, device),
+        link_bandwidth=next((d.link_bandwidth for d in trace.devices if d.device == device), None),
     )
 
 

@@ -168,7 +168,8 @@ class LayerFigures(Struct, frozen=True):
 class DeviceFigures(Struct, frozen=True):
     """Everything about one device. Partition and collectives speak of the window, phases of the whole trace.
 
-    ``sampling``, ``link_use`` and ``activity`` are ``None`` without samples of hardware counters.
+    ``sampling``, ``link_use`` and ``activity`` are ``None`` without samples of hardware counters, ``link_bandwidth``
+    (bytes/s of the link to the other GPUs) where the recording does not tell it.
     """
 
     rank: int
@@ -189,6 +190,7 @@ class DeviceFigures(Struct, frozen=True):
     link_use: tuple[LinkUse, ...] | None = None
     activity: tuple[PhaseActivity, ...] | None = None
     sampling: CounterSampling | None = None
+    link_bandwidth: int | None = None
 
 
 class GraphFigures(Struct, frozen=True):

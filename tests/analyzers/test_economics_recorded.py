@@ -107,3 +107,9 @@ def test_unrecorded_steps_reach_the_verdict() -> None:
 
 def test_other_pairs_have_none() -> None:
     assert analysed("tp1").economics == () and analysed("tp1", "ep2-dflash").economics == ()
+
+
+def test_captures_over_different_links_are_not_compared() -> None:
+    """Plain steps of ep2 exchange through host memory: against cycles over NVLink, the link would seem to be DFlash."""
+    found = analysed("ep2", "ep2-dflash-nvlink")
+    assert found.comparisons == () and found.economics == ()

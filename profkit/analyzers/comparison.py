@@ -16,9 +16,9 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
     Break-even accept length = cycle time over plain step time, both without a recorder as far as that is known;
     predicted speed-up = accept length over it.
-    Only traces of one recorder, of as many ranks on the same kind of GPU and link are compared; of several plain ones, the one
-    recorded with graphs on or off like the speculative one, and of the configuration that its name begins with, is
-    taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
+    Only traces of one recorder, of as many ranks on the same kind of GPU and link are compared; of several plain ones,
+    the one recorded with graphs on or off like the speculative one, and of the configuration that its name begins with,
+    is taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
     configuration and batch size is.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]

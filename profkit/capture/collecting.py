@@ -55,9 +55,11 @@ def _collect_one(
             context.say(f"importing {window.name}")
             recorded = context.backend.read(report, scratch)
             span = window.began_ns, window.ended_ns
-            rows = [*sampler.between(*span), *context.counters.between(*span)]
+            rows = [*sampler.between(*span), *window.counters]
             ranks = read_report(context.plugin_folder).ranks
             import_window(context.plan, window, recorded, rows, ranks, context.record.machine)
+            if window.no_counters:
+                context.record.remark(window.no_counters, context.say)
     except KeyboardInterrupt:
         fault = "stopped before its report was imported"
     except EmptyReportError as error:

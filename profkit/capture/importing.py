@@ -12,15 +12,13 @@ from profkit.traces import Device, Note, Process, ProfkitError, RecordingCost, R
 from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
+from .counter_rows import why_none, within_recording
 from .machine import Row, as_samples
 from .plan import Plan
 from .recording_cost import left_behind, recording_cost
 from .step_clock import Gaps, step_times
 
 CLOCK_TOLERANCE_NS = 5_000_000_000
-COUNTER_PREFIX = "pm_"
-COUNTER_MARGIN_NS = 1_000_000
-"""Hardware counters are kept for so long before the first op of a bundle and after its last one."""
 
 
 @dataclass(slots=True)
@@ -30,7 +28,9 @@ class Window:
     ``number`` counts the windows that the recorder has opened, from 1; 0 for one that it has not. ``rate_before`` and
     ``rate_after`` are the throughput while nothing was recorded, before and after the recording; ``gaps_before``,
     ``gaps_after`` and ``gaps_recorded`` the times from decode step to decode step then, and within the recording.
-    ``counter_interval_ns`` is how far apart hardware counters were asked for, where they were sampled.
+    ``counters`` are the hardware counters that were sampled for it, ``counter_interval_ns`` is how far apart they were
+    asked for, ``counter_clock_error_ns`` how exactly their times are known where they had to be moved; ``no_counters``
+    says why the bundle has none of them.
     """
 
     concurrency: int
@@ -49,7 +49,10 @@ class Window:
     gaps_before: Gaps = field(default_factory=dict)
     gaps_after: Gaps = field(default_factory=dict)
     gaps_recorded: Gaps = field(default_factory=dict)
+    counters: Sequence[Row] = ()
     counter_interval_ns: int | None = None
+    counter_clock_error_ns: int | None = None
+    no_counters: str | None = None
     trace: str | None = None
     failure: str | None = None
 
@@ -111,8 +114,12 @@ def import_window(
         check_batch_size(trimmed, window.concurrency)
     window.period_ns = recorded_period_ns(trimmed)
     zero = _zero(recorded, window)
-    kept = within_recording(on_devices_of(trimmed, rows, machine), trimmed, zero)
-    samples, strings = as_samples(kept, trimmed.strings, zero)
+    mine = on_devices_of(trimmed, rows, machine)
+    if window.counter_interval_ns is not None:
+        window.no_counters = why_none(window.name, mine, trimmed, zero)
+    if window.no_counters:
+        window.counter_interval_ns = None
+    samples, strings = as_samples(within_recording(mine, trimmed, zero), trimmed.strings, zero)
     trace = replace(
         trimmed,
         samples=samples,
@@ -168,19 +175,6 @@ def on_devices_of(trace: Trace, rows: Sequence[Row], machine: Mapping[str, Any])
         if _same_bus(gpu["bus_id"], device.bus_id)
     }
     return [(time, numbers[gpu], counter, value) for time, gpu, counter, value in rows if gpu in numbers]
-
-
-def within_recording(rows: Sequence[Row], trace: Trace, zero_ns: int) -> list[Row]:
-    """``rows`` without the hardware counters beyond what ``trace`` holds: sampling begins before it and ends after it.
-
-    NVML's counters stay, which tell of the whole time at a concurrency.
-    """
-    tables = [table for table in (trace.ops, trace.ranges) if len(table)]
-    if not tables:
-        return list(rows)
-    first = zero_ns + int(tables[0].start.min()) - COUNTER_MARGIN_NS
-    last = zero_ns + int(tables[0].end.max()) + COUNTER_MARGIN_NS
-    return [row for row in rows if first <= row[0] <= last or not row[2].startswith(COUNTER_PREFIX)]
 
 
 def _zero(recorded: Recorded, window: Window) -> int:
@@ -243,4 +237,5 @@ def _run(plan: Plan, window: Window) -> Run:
         recording_cost=window.recording_cost,
         recorder=window.recorder,
         counter_interval_ns=window.counter_interval_ns,
+        counter_clock_error_ns=window.counter_clock_error_ns,
     )

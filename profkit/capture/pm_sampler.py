@@ -2,10 +2,14 @@
 
 CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
 takes nothing with it. The process says ``ready COUNTER …``, or ``refused REASON`` where this host does not allow it. It
-samples every NS nanoseconds from one line on its standard input to the next (or its end), writes ``FILE`` (columns
-``time``, ``device``, ``counter``, ``value`` of an ``.npz``; ``counters`` are the names) and says ``written``, or ``too
-much`` where the GPU's buffer was too small. Whatever goes wrong on the way, it says ``failed REASON`` and ends. Times
-are UTC nanoseconds at which an interval ends; a value is the mean over that interval.
+samples every NS nanoseconds from one line on its standard input, says ``sampling`` as soon as all GPUs do, goes on to
+the next line (or the end), writes ``FILE`` and says ``written``, or ``too much`` where the GPU's buffer was too small.
+Whatever goes wrong on the way, it says ``failed REASON`` and ends.
+
+``FILE`` is an ``.npz`` with the columns ``time``, ``device``, ``counter``, ``value``; ``counters`` are the names. Times
+are the nanoseconds at which an interval ends, by the clock that CUPTI gives: on some hosts UTC, on others not. A value
+is the mean over that interval. ``devices`` are the GPUs, and ``brackets`` has a row for each: when ``start`` was called
+and returned, and when ``stop`` was, in UTC nanoseconds.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import ctypes
 import importlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -103,11 +108,13 @@ def _passes(profiler_host: Any, chip: str, metrics: Sequence[str]) -> int:
 class GpuSampler:
     """The sampler of one GPU. Raises ``RefusedError`` where the driver does not allow it.
 
-    Here and in each method ``SamplingError`` names what failed.
+    Here and in each method ``SamplingError`` names what failed. ``bracket`` is when ``start`` and ``stop`` were called
+    and returned, in UTC nanoseconds.
     """
 
     def __init__(self, module: Any, profiler_host: Any, device: int, interval_ns: int, counters: Sequence[str]) -> None:
         self.device = device
+        self.bracket: list[int] = []
         self._name = f"PM sampling of GPU {device}"
         with told(f"{self._name} cannot be opened"):
             self._collector = module.Collector(device)
@@ -128,13 +135,20 @@ class GpuSampler:
 
     def start(self) -> None:
         """Begin to sample."""
-        with told(f"{self._name} does not start"):
+        with told(f"{self._name} does not start"), self._noted():
             self._collector.start()
 
     def stop(self) -> None:
         """Sample no more."""
-        with told(f"{self._name} does not stop"):
+        with told(f"{self._name} does not stop"), self._noted():
             self._collector.stop()
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note the time before and after."""
+        called = time.time_ns()
+        yield
+        self.bracket += [called, time.time_ns()]
 
     def rows(self) -> tuple[list[int], list[list[float]]]:
         """The end of each interval in UTC ns, and the values of each metric in it.
@@ -186,7 +200,16 @@ def write_samples(path: Path, samplers: Sequence[GpuSampler]) -> None:
     when, device, counter, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, counters=np.array(names), time=when, device=device, counter=counter, value=value)
+        np.savez(
+            file,
+            counters=np.array(names),
+            time=when,
+            device=device,
+            counter=counter,
+            value=value,
+            devices=np.array([sampler.device for sampler in samplers], np.int32),
+            brackets=np.array([sampler.bracket for sampler in samplers], np.int64),
+        )
     part.replace(path)
 
 
@@ -203,6 +226,7 @@ def _sample(arguments: Sequence[str], voice: TextIO) -> None:
     sys.stdin.readline()
     for sampler in samplers:
         sampler.start()
+    _say(voice, "sampling")
     sys.stdin.readline()
     for sampler in samplers:
         sampler.stop()

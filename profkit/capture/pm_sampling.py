@@ -1,6 +1,6 @@
 """Hardware counters of GPUs while a window is open: PCIe, NVLink, DRAM, SM and tensor activity, every 50 µs and more.
 
-The sampling itself is done by ``pm_sampler``, a process of its own for each window.
+The sampling itself is done by ``pm_sampler``, a process of its own for each window, its clock by ``pm_clock``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from . import pm_sampler
 from .machine import Row
+from .pm_clock import Bracket, ClockOffset, clock_offset, in_words
 from .secrets import without_secrets
 
 PROGRAM = Path(pm_sampler.__file__)
 READY_S = 15.0
+BEGIN_S = 5.0
 WRITE_S = 30.0
 END_S = 2.0
 
@@ -53,12 +55,13 @@ EFFORTS = (
 
 
 class PmSampling:
-    """Samples GPUs (NVML's numbers) within its blocks; ``remark`` says what was lost, and why.
+    """Samples GPUs (NVML's numbers) within its blocks; ``remarks`` say what was lost, and why.
 
     What a host does not allow is tried once. What fails otherwise costs the samples of one block, and a block that the
     GPU's buffer did not hold has the next ones of the same server ask for less. A sampler takes a second to start:
-    ``prepare`` does that ahead of the block. ``interval_ns`` is how far apart the last block's samples were asked for,
-    ``None`` where it has none.
+    ``prepare`` does that ahead of the block, which is entered once samples are taken. ``rows`` are those of the last
+    block, in UTC nanoseconds, ``interval_ns`` is how far apart they were asked for, ``None`` where it has none;
+    ``clock_error_ns`` is how exactly their times are known where they had to be moved.
     """
 
     def __init__(self, gpus: Sequence[int], scrub: Callable[[str], str] = str) -> None:
@@ -68,9 +71,12 @@ class PmSampling:
         self._efforts = list(EFFORTS)
         self._is_refused = not gpus
         self._process: subprocess.Popen[str] | None = None
-        self._rows: list[Row] = []
+        self._heard: str | None = None
+        self._told: dict[int, ClockOffset] = {}
+        self.rows: list[Row] = []
         self.interval_ns: int | None = None
-        self.remark: str | None = None
+        self.clock_error_ns: int | None = None
+        self.remarks: list[str] = []
 
     def begin_anew(self) -> None:
         """A server starts: what another one's windows were too much for need not be too much for its own."""
@@ -78,7 +84,8 @@ class PmSampling:
 
     def prepare(self, scratch: Path) -> None:
         """Start the sampler of the next block, whose file goes into ``scratch``; without one, a block does nothing."""
-        self._file, self.interval_ns = scratch / "counters.npz", None
+        self._file = scratch / "counters.npz"
+        self.rows, self.interval_ns, self.clock_error_ns = [], None, None
         if self._efforts and not self._is_refused and self._process is None:
             try:
                 self._start(self._efforts[0])
@@ -90,6 +97,11 @@ class PmSampling:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write("\n")
                 self._process.stdin.flush()
+            self._heard = _line(self._process, BEGIN_S)
+            if self._heard is None:
+                self._remark(
+                    f"GPU counters were not sampled yet {BEGIN_S:.0f} s after they were to be: some are missing"
+                )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -98,17 +110,14 @@ class PmSampling:
             return
         try:
             # The end of its input is the second line that the sampler waits for.
-            said, _ = process.communicate(timeout=WRITE_S)
+            rest, _ = process.communicate(timeout=WRITE_S)
         except subprocess.TimeoutExpired:
             self._lose(f"their sampler did not answer within {WRITE_S:.0f} s{self._last_error()}")
         else:
-            self._take(said.strip(), process.returncode)
+            said = [word for word in (self._heard, *rest.split("\n")) if word and word != "sampling"]
+            self._take(said[-1].strip() if said else "", process.returncode)
         finally:
             _end(process)
-
-    def between(self, start_ns: int, end_ns: int) -> list[Row]:
-        """The samples taken in a span of UTC nanoseconds."""
-        return [row for row in self._rows if start_ns <= row[0] <= end_ns]
 
     def end(self) -> None:
         """End a sampler that no block has used."""
@@ -130,7 +139,7 @@ class PmSampling:
                 text=True,
                 start_new_session=True,
             )
-        said = _first_line(process)
+        said = _line(process, READY_S)
         if said and said.startswith("ready"):
             return
         self._process = None
@@ -158,7 +167,7 @@ class PmSampling:
             self._ease()
         elif word == "refused":
             self._is_refused = True
-            self.remark = self._scrub(f"GPU counters are not sampled: {reason}")
+            self._remark(f"GPU counters are not sampled: {reason}")
         elif word == "failed":
             self._lose(reason)
         else:
@@ -166,7 +175,11 @@ class PmSampling:
             self._lose(f"their sampler {how}{self._last_error()}")
 
     def _lose(self, reason: str) -> None:
-        self.remark = self._scrub(f"the GPU counters of a window were lost: {reason}")
+        self._remark(f"the GPU counters of a window were lost: {reason}")
+
+    def _remark(self, text: str) -> None:
+        if (scrubbed := self._scrub(text)) not in self.remarks:
+            self.remarks.append(scrubbed)
 
     def _ease(self) -> None:
         """Sample less in the next block."""
@@ -175,17 +188,32 @@ class PmSampling:
         self._lose(f"they were more than the GPU's buffer holds; {then}")
 
     def _read(self) -> None:
+        interval_ns = self._efforts[0].interval_ns
         try:
             with np.load(self._file, allow_pickle=False) as archive:
-                names = archive["counters"].tolist()
-                columns = [archive[name].tolist() for name in ("time", "device", "counter", "value")]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+                self._set_to_utc(found := dict(archive), interval_ns)
+            names = found["counters"].tolist()
+            columns = [found[name].tolist() for name in ("time", "device", "counter", "value")]
+        except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
             self._lose(f"{self._file.name} cannot be read ({type(error).__name__}: {error})")
             return
-        self.interval_ns = self._efforts[0].interval_ns
-        self._rows += [
+        self.interval_ns = interval_ns
+        self.rows = [
             (when, device, names[counter], value) for when, device, counter, value in zip(*columns, strict=True)
         ]
+
+    def _set_to_utc(self, found: dict[str, Any], interval_ns: int) -> None:
+        """Move the samples of GPUs whose clock is not UTC; what is told of a clock is told once."""
+        for gpu, bracket in zip(found["devices"].tolist(), found["brackets"].tolist(), strict=True):
+            mine = found["device"] == gpu
+            offset = clock_offset(found["time"][mine], interval_ns, Bracket(*bracket))
+            if offset is None or not offset.shift_ns:
+                continue
+            found["time"][mine] -= offset.shift_ns
+            self.clock_error_ns = max(self.clock_error_ns or 0, offset.error_ns)
+            if gpu not in self._told or not offset.overlaps(self._told[gpu]):
+                self._told[gpu] = offset
+                self._remark(in_words(gpu, offset))
 
 
 def _environment() -> dict[str, str]:
@@ -194,9 +222,12 @@ def _environment() -> dict[str, str]:
     return {**inherited, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def _first_line(process: subprocess.Popen[str]) -> str | None:
-    """What the sampler says first: ``None`` where it is silent for too long, nothing where it is gone."""
-    if process.stdout is None or not select.select([process.stdout], [], [], READY_S)[0]:
+def _line(process: subprocess.Popen[str], patience_s: float) -> str | None:
+    """What the sampler says next: ``None`` where it is silent for too long, nothing where it is gone.
+
+    It says no two words without an answer between them, so nothing of the next one is read with it.
+    """
+    if process.stdout is None or not select.select([process.stdout], [], [], patience_s)[0]:
         return None
     return process.stdout.readline().strip()
 

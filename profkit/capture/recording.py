@@ -36,6 +36,9 @@ MOST_OF_ACCEPTED = 1.3
 
 RESUME_S = 0.5
 
+STEPS_AHEAD, MOST_LEAD_S = 1.5, 0.5
+"""Counters are sampled for so many steps after the host has ended the last one, and no longer than this."""
+
 Check = Callable[[], None]
 
 
@@ -54,18 +57,17 @@ def record_window(
     since = server.log.position
     context.say(f"{server.phase}: {steps} forward passes")
     window.number = 1 + max((other.number for other in context.windows), default=0)
-    window.opened_ns, asked_ns = time.time_ns(), time.monotonic_ns()
-    ended = partial(_ends, context, server.log, since, asked_ns)
     body = context.backend.window(window.number, steps, scratch)
     with context.counters:
+        window.opened_ns, asked_ns = time.time_ns(), time.monotonic_ns()
+        ended = partial(_ends, context, server.log, since, asked_ns)
         opened = _open(server, window, body, since, settings.windows.record_s, check)
         answered_ns = time.monotonic_ns()
         if opened:
             # Counters only while steps are recorded: a recorder may hold the server long after the last one.
             server.wait_until(ended, settings.windows.record_s, patient)
-    window.counter_interval_ns = context.counters.interval_ns
-    if context.counters.remark:
-        context.record.remark(context.counters.remark, context.say)
+            time.sleep(_lead_s(window))
+    _take_counters(context, window)
     if opened and not server.wait_for(DONE, since, settings.windows.record_s, patient):
         _close(server, window, settings.windows.report_s, patient)
     window.closed_ns = time.time_ns()
@@ -76,6 +78,19 @@ def record_window(
         if context.backend.importer:
             server.wait_while_runs(context.backend.importer, settings.windows.report_s)
     load.expect_tokens()
+
+
+def _lead_s(window: Window) -> float:
+    """How long the GPU may still work on the last steps when the host has ended them: the host can be a step ahead."""
+    return min(MOST_LEAD_S, STEPS_AHEAD * window.step_times.median_ns * 1e-9) if window.step_times else 0.0
+
+
+def _take_counters(context: Context, window: Window) -> None:
+    counters = context.counters
+    window.counters, window.counter_interval_ns = counters.rows, counters.interval_ns
+    window.counter_clock_error_ns = counters.clock_error_ns
+    for remark in counters.remarks:
+        context.record.remark(remark, context.say)
 
 
 def _ends(context: Context, log: ServerLog, since: int, asked_ns: int) -> list[int]:

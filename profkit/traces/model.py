@@ -258,7 +258,8 @@ class Run:
     ``step_times_recorded`` those of the same server within the recording; ``recording_cost`` compares both at the same
     contexts, which the recorded steps need not share with all others.
     ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``). ``counter_interval_ns`` is how far apart
-    hardware counters were asked for, ``None`` where none were sampled.
+    hardware counters were asked for, ``None`` where none were sampled; ``counter_clock_error_ns`` is how exactly their
+    times are known where their clock was not UTC, ``None`` where it was.
     """
 
     config: str = ""
@@ -276,6 +277,7 @@ class Run:
     recording_cost: RecordingCost | None = None
     recorder: str = ""
     counter_interval_ns: int | None = None
+    counter_clock_error_ns: int | None = None
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import stat
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +40,7 @@ class Reports:
 
     holds_environment = True
 
-    def __init__(self, found: dict[int, Trace | BaseException], interrupts: Interrupts) -> None:
+    def __init__(self, found: Mapping[int, Trace | BaseException], interrupts: Interrupts) -> None:
         self.found = found
         self.interrupts = interrupts
 
@@ -66,6 +67,10 @@ class Sweeps:
         self.machine: dict[str, Any] = {}
         self.error = error
         self.count = 0
+        self.remarks: list[str] = []
+
+    def remark(self, text: str, say: Callable[[str], None]) -> None:
+        self.remarks.append(text)
 
     def measured(self, window: Window) -> None:
         self.count += 1
@@ -82,9 +87,16 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return plan
 
 
-def collected(plan: Plan, found: dict[int, Trace | BaseException], record: Sweeps | None = None) -> list[Window]:
+def collected(
+    plan: Plan,
+    found: Mapping[int, Trace | BaseException],
+    record: Sweeps | None = None,
+    sampled: Callable[[Window], None] = lambda window: None,
+) -> list[Window]:
     said: list[str] = []
     windows = [Window(c, True, f"c{c}", number=n) for n, c in enumerate(plan.concurrencies, 1) if n in found]
+    for window in windows:
+        sampled(window)
     scrub, interrupts = Scrubber({}), Interrupts(said.append)
     backend, record = Reports(found, interrupts), record or Sweeps()
     context = Context(plan, plan.passes[0], backend, record, scrub, interrupts, said.append, PmSampling([]), windows)  # type: ignore[arg-type]
@@ -201,7 +213,7 @@ def test_hardware_counters_are_those_of_the_recording(plan: Plan) -> None:
         at = 5_000_000 + 1000 * number
         with_ops = with_ops.range(at, at + 900, "step:decode bs=4").launch(at + 1, at + 2, "k", at + 700, at + 1600)
     for trace, first, last in ((with_ops.trace(), 5_000_700, 5_003_600), (steps(4, 4, 4), 0, 2900)):
-        times = (first - margin - 1, first - margin, last + margin, last + margin + 1)
+        times = (first - margin - 1, first - margin, first, last + margin, last + margin + 1)
         rows = [(zero + time, 0, name, 1.0) for time in times for name in ("pm_sm_active_percent", "power_w")]
         window = Window(4, True, f"c{last}", opened_ns=zero, counter_interval_ns=50_000)
         import_window(plan, window, Recorded(trace, zero), rows, {}, {})
@@ -209,8 +221,39 @@ def test_hardware_counters_are_those_of_the_recording(plan: Plan) -> None:
         names = [kept.strings[number] for number in kept.samples.counter.tolist()]
         found = list(zip(kept.samples.time.tolist(), names, strict=True))
         assert [time for time, name in found if name == "power_w"] == list(times)
-        assert [time for time, name in found if name != "power_w"] == list(times[1:3])
+        assert [time for time, name in found if name != "power_w"] == list(times[1:4])
         assert kept.run.counter_interval_ns == 50_000
+
+
+def counters_at(*utc_ns: int) -> list[tuple[int, int, str, float]]:
+    return [(time, 0, name, 1.0) for time in utc_ns for name in ("pm_sm_active_percent", "pm_dram_read_percent")]
+
+
+def test_each_window_has_the_counters_that_were_sampled_for_it(plan: Plan) -> None:
+    """Two windows; steps are 0 to 2.9 us. The third window's lie beside it, and that is told."""
+    zero, record = 1_700_000_000_000_000_000, Sweeps()
+    found = {number: steps(c, c, c) for number, c in enumerate(plan.concurrencies, 1)}
+    inside, beside = counters_at(zero + 1000, zero + 2000), counters_at(zero - 5_000_000, zero - 3_000_000)
+
+    def sampled(window: Window) -> None:
+        window.opened_ns, window.counter_interval_ns = zero, 50_000
+        window.counters = beside if window.concurrency == 4 else inside
+
+    windows = collected(plan, found, record, sampled)
+    kept = [load_bundle(plan.folder / window.name) for window in windows]
+    assert [trace.samples.time.tolist() for trace in kept] == [[1000, 1000, 2000, 2000]] * 2 + [[]]
+    assert [trace.run.counter_interval_ns for trace in kept] == [50_000, 50_000, None]
+    assert record.remarks == ["no GPU counters lie within c4: 2 samples from −5.0 to −3.0 ms of its first op"]
+
+
+def test_samples_in_the_margin_alone_are_none(plan: Plan) -> None:
+    zero = 1_700_000_000_000_000_000
+    window = Window(4, True, "c4", opened_ns=zero, counter_interval_ns=50_000)
+    import_window(plan, window, Recorded(steps(4, 4, 4), zero), counters_at(zero - 1), {}, {})
+    assert window.no_counters == "no GPU counters lie within c4: 1 sample from −0.0 to −0.0 ms of its first op"
+    window = Window(4, True, "c4-other", opened_ns=zero, counter_interval_ns=50_000)
+    import_window(plan, window, Recorded(steps(4, 4, 4), zero), [(zero, 0, "power_w", 1.0)], {}, {})
+    assert window.no_counters == "no GPU counters lie within c4-other: none were sampled of its GPUs"
 
 
 def test_signals_count_and_raise_only_where_they_may() -> None:

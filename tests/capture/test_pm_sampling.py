@@ -25,11 +25,13 @@ print(interval, counters, file=open(path.replace('counters.npz', 'asked'), 'a'))
 say = functools.partial(print, flush=True)
 {does}
 sys.stdin.readline()
+{begins}
 sys.stdin.readline()
-names = counters.split(",")
+names, now = counters.split(","), time.time_ns()
 np.savez(
-    open(path, "wb"), counters=np.array(names), time=np.array([10, 20]), device=np.array([int(devices[0])] * 2),
-    counter=np.array([0, 1]), value=np.array([1.5, 2.5]),
+    open(path, "wb"), counters=np.array(names), time=np.array([now - 10, now]) + {ahead}, device=np.array([3, 3]),
+    counter=np.array([0, 1]), value=np.array([1.5, 2.5]), devices=np.array([3]),
+    brackets=np.array([[now - 10 - 2_000_000, now - 10, now, now + 2_000_000]]),
 )
 print("written", flush=True)
 """
@@ -37,14 +39,21 @@ print("written", flush=True)
 WORKS = 'say("ready", counters)'
 HANGS = 'print("busy", file=sys.stderr, flush=True); time.sleep(60)'
 
-Played = Callable[[str], PmSampling]
+SAMPLES = 'say("sampling")'
+
+Played = Callable[..., PmSampling]
+
+
+def script(does: str, begins: str = SAMPLES, ahead: int = 0) -> str:
+    """A sampler whose clock is ``ahead`` of UTC."""
+    return SCRIPT.format(does=does, begins=begins, ahead=ahead)
 
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
-    def acting(does: str) -> PmSampling:
+    def acting(does: str, begins: str = SAMPLES, ahead: int = 0) -> PmSampling:
         program = tmp_path / "sampler.py"
-        program.write_text(SCRIPT.format(does=does))
+        program.write_text(script(does, begins, ahead))
         monkeypatch.setattr(pm_sampling, "PROGRAM", program)
         sampling = PmSampling([3], Scrubber({}))
         sampling.prepare(tmp_path)
@@ -57,8 +66,12 @@ def test_samples_of_a_window_are_kept_under_nvmls_number(played: Played) -> None
     sampling = played(WORKS)
     with sampling:
         pass
-    assert sampling.between(0, 15) == [(10, 3, EFFORTS[0].counters[0], 1.5)]
-    assert (sampling.remark, sampling.interval_ns) == (None, EFFORTS[0].interval_ns)
+    now = time.time_ns()
+    assert [(row[1:], now - row[0] < 1e9) for row in sampling.rows] == [
+        ((3, EFFORTS[0].counters[0], 1.5), True),
+        ((3, EFFORTS[0].counters[1], 2.5), True),
+    ]
+    assert (sampling.remarks, sampling.interval_ns, sampling.clock_error_ns) == ([], EFFORTS[0].interval_ns, None)
 
 
 def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played, tmp_path: Path) -> None:
@@ -68,12 +81,12 @@ def test_a_host_that_refuses_is_asked_once_and_says_why(played: Played, tmp_path
         sampling.prepare(tmp_path)
         with sampling:
             pass
-        (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
-    assert (sampling.between(0, 100), sampling.interval_ns) == ([], None)
-    assert sampling.remark == "GPU counters are not sampled: this user may not read GPU counters: run as root"
+        (tmp_path / "sampler.py").write_text(script(WORKS))
+    assert (sampling.rows, sampling.interval_ns) == ([], None)
+    assert sampling.remarks == ["GPU counters are not sampled: this user may not read GPU counters: run as root"]
 
 
-FULL = "say('ready'); sys.stdin.readline(); sys.stdin.readline(); say('too much'); sys.exit()"
+FULL = "say('ready'); sys.stdin.readline(); say('sampling'); sys.stdin.readline(); say('too much'); sys.exit()"
 
 
 def asked(folder: Path) -> list[Effort]:
@@ -90,15 +103,15 @@ def test_less_is_sampled_of_a_server_after_a_window_that_the_buffer_did_not_hold
     with sampling:
         pass
     lost = "the GPU counters of a window were lost: they were more than the GPU's buffer holds"
-    assert (sampling.between(0, 100), sampling.remark) == ([], f"{lost}; the next ones of this server are sampled less")
-    (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
+    assert (sampling.rows, sampling.remarks) == ([], [f"{lost}; the next ones of this server are sampled less"])
+    (tmp_path / "sampler.py").write_text(script(WORKS))
     for _ in range(2):
         sampling.prepare(tmp_path)
         with sampling:
             pass
         sampling.begin_anew()
     assert asked(tmp_path) == [EFFORTS[0], EFFORTS[1], EFFORTS[0]]
-    assert len(sampling.between(0, 100)) == 4
+    assert len(sampling.rows) == 2
 
 
 def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: Path) -> None:
@@ -107,7 +120,7 @@ def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: 
         with sampling:
             pass
         sampling.prepare(tmp_path)
-    assert sampling.remark is not None and sampling.remark.endswith("this server's are sampled no more")
+    assert sampling.remarks[-1].endswith("this server's are sampled no more")
 
 
 LOST = "the GPU counters of a window were lost: "
@@ -127,18 +140,62 @@ LOST = "the GPU counters of a window were lost: "
 def test_a_sampler_that_fails_costs_one_window_and_says_why(
     does: str, fault: str, played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pm_sampling, "READY_S", 1.0)
-    monkeypatch.setattr(pm_sampling, "WRITE_S", 1.0)
+    for patience in ("READY_S", "BEGIN_S", "WRITE_S"):
+        monkeypatch.setattr(pm_sampling, patience, 1.0)
     sampling = played(does)
     with sampling:
         pass
-    assert (sampling.between(0, 100), sampling.interval_ns) == ([], None)
-    assert sampling.remark == f"{LOST}their sampler {fault}"
-    (tmp_path / "sampler.py").write_text(SCRIPT.format(does=WORKS))
+    assert (sampling.rows, sampling.interval_ns) == ([], None)
+    assert sampling.remarks[-1] == f"{LOST}their sampler {fault}"
+    (tmp_path / "sampler.py").write_text(script(WORKS))
     sampling.prepare(tmp_path)
     with sampling:
         pass
-    assert len(sampling.between(0, 100)) == 2
+    assert len(sampling.rows) == 2
+
+
+SLOW = 'time.sleep(0.4); say("sampling")'
+HOUR = 3_600_000_000_000
+
+
+def test_a_block_is_entered_once_samples_are_taken(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may take its time to start; too long is a remark, and what was sampled then is kept."""
+    sampling = played(WORKS, SLOW)
+    began = time.monotonic()
+    with sampling:
+        assert time.monotonic() - began > 0.35
+    assert (sampling.remarks, len(sampling.rows)) == ([], 2)
+    monkeypatch.setattr(pm_sampling, "BEGIN_S", 0.1)
+    sampling = played(WORKS, SLOW)
+    with sampling:
+        pass
+    assert sampling.remarks == ["GPU counters were not sampled yet 0 s after they were to be: some are missing"]
+    assert len(sampling.rows) == 2
+
+
+def test_a_sampler_that_does_not_start_says_so_at_the_end_of_its_block(played: Played) -> None:
+    sampling = played(WORKS, 'say("failed", "PM sampling of GPU 3 does not start"); sys.exit(1)')
+    with sampling:
+        pass
+    assert (sampling.rows, sampling.remarks) == ([], [f"{LOST}PM sampling of GPU 3 does not start"])
+
+
+@pytest.mark.parametrize(("ahead", "way"), [(HOUR, "3,600.000 s ahead of"), (-HOUR, "3,600.000 s behind")])
+def test_samples_by_a_clock_that_is_not_utc_are_moved(ahead: int, way: str, played: Played, tmp_path: Path) -> None:
+    """In each window, and it is told once."""
+    sampling = played(WORKS, ahead=ahead)
+    for _ in range(2):
+        sampling.prepare(tmp_path)
+        before = time.time_ns()
+        with sampling:
+            pass
+        assert len(sampling.rows) == 2
+        assert all(before - 2e6 < row[0] < time.time_ns() + 2e6 for row in sampling.rows)
+        # The first sample ends as the start returns, the last one as the stop is called: 2 intervals either way.
+        assert sampling.clock_error_ns == 100_000
+    assert sampling.remarks == [
+        f"the clock of GPU 3's counters is {way} UTC: the samples are moved by that, which is known to ± 0.1 ms"
+    ]
 
 
 def test_samples_that_cannot_be_read(played: Played, tmp_path: Path) -> None:
@@ -146,7 +203,7 @@ def test_samples_that_cannot_be_read(played: Played, tmp_path: Path) -> None:
     (tmp_path / "counters.npz").write_bytes(b"no archive")
     with sampling:
         pass
-    assert sampling.remark is not None and sampling.remark.startswith(f"{LOST}counters.npz cannot be read (")
+    assert sampling.remarks[-1].startswith(f"{LOST}counters.npz cannot be read (")
 
 
 def test_a_sampler_that_cannot_be_started(played: Played, tmp_path: Path) -> None:
@@ -154,7 +211,7 @@ def test_a_sampler_that_cannot_be_started(played: Played, tmp_path: Path) -> Non
     with sampling:
         pass
     sampling.prepare(tmp_path / "gone")
-    assert sampling.remark == f"{LOST}their sampler cannot be started (No such file or directory)"
+    assert sampling.remarks == [f"{LOST}their sampler cannot be started (No such file or directory)"]
 
 
 def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +220,7 @@ def test_without_gpus_nothing_is_started(tmp_path: Path, monkeypatch: pytest.Mon
     sampling.prepare(tmp_path)
     with sampling:
         pass
-    assert sampling.remark is None
+    assert sampling.remarks == []
 
 
 class Host:
@@ -260,7 +317,7 @@ READY = "ready pm_pcie_read_bytes_per_s"
 @pytest.mark.parametrize(
     ("failing", "words"),
     [
-        ({}, [READY, "written"]),
+        ({}, [READY, "sampling", "written"]),
         (
             {"enable": PermissionError("ERROR_INSUFFICIENT_PRIVILEGES")},
             [
@@ -275,9 +332,12 @@ READY = "ready pm_pcie_read_bytes_per_s"
             ["failed PM sampling of GPU 0 cannot be configured (RuntimeError: a line and another)"],
         ),
         ({"start": OSError("busy")}, [READY, "failed PM sampling of GPU 0 does not start (OSError: busy)"]),
-        ({"stop": OSError("busy")}, [READY, "failed PM sampling of GPU 0 does not stop (OSError: busy)"]),
-        ({"decode": ValueError("?")}, [READY, "failed the samples of GPU 0 cannot be decoded (ValueError: ?)"]),
-        ({"decode": MemoryError()}, [READY, "too much"]),
+        ({"stop": OSError("busy")}, [READY, "sampling", "failed PM sampling of GPU 0 does not stop (OSError: busy)"]),
+        (
+            {"decode": ValueError("?")},
+            [READY, "sampling", "failed the samples of GPU 0 cannot be decoded (ValueError: ?)"],
+        ),
+        ({"decode": MemoryError()}, [READY, "sampling", "too much"]),
         ({"status": 100}, ["failed the CUDA driver does not start (cuInit: 100)"]),
     ],
 )
@@ -293,8 +353,8 @@ def test_the_sampler_never_ends_without_a_word(
 def test_samples_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cupti(monkeypatch)
     status, lines = said(monkeypatch, tmp_path / "gone")
-    assert (status, lines[0]) == (1, READY)
-    assert lines[1].startswith("failed the samples cannot be written (FileNotFoundError: ")
+    assert (status, lines[:2]) == (1, [READY, "sampling"])
+    assert lines[2].startswith("failed the samples cannot be written (FileNotFoundError: ")
 
 
 DRIVER = "def cuInit(flags):\n    print('noise of a library', flush=True)\n    return (0,)\n"
@@ -350,8 +410,8 @@ def test_the_real_process_samples_within_its_block(tmp_path: Path, monkeypatch: 
         with sampling:
             time.sleep(0.5)
             inside = time.time_ns()
-        assert sampling.remark is None
-        rows = sampling.between(before, time.time_ns())
+        assert sampling.remarks == []
+        rows = [row for row in sampling.rows if before <= row[0] <= time.time_ns()]
         assert len(rows) == 8 and {row[1] for row in rows} == {0, 2}
         assert {row[2] for row in rows} == {"pm_pcie_read_bytes_per_s", "pm_sm_active_percent"}
         assert min(row[0] for row in rows) < inside <= max(row[0] for row in rows)
@@ -365,9 +425,9 @@ def test_the_real_process_says_what_is_missing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     sampling = PmSampling([0])
     sampling.prepare(tmp_path)
-    assert sampling.remark == (
+    assert sampling.remarks == [
         "GPU counters are not sampled: no libcuda.so: pip install 'cupti-python>=13.3' cuda-bindings"
-    )
+    ]
     assert (tmp_path / "counters.log").read_text() == "a banner\n"
 
 
@@ -380,6 +440,7 @@ def test_without_cupti_python_the_package_is_named(monkeypatch: pytest.MonkeyPat
 def test_what_was_sampled_is_written_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cupti(monkeypatch)
     samplers = pm_sampler.open_samplers([1], 50_000, list(pm_sampler.COUNTERS))
+    before = time.time_ns()
     for sampler in samplers:
         sampler.start()
         sampler.stop()
@@ -390,3 +451,7 @@ def test_what_was_sampled_is_written_as_rows(tmp_path: Path, monkeypatch: pytest
         assert found["device"].tolist() == [1, 1]
         assert found["counter"].tolist() == [0, 1]
         assert found["value"].tolist() == [0.0, 1.0]
+        assert found["devices"].tolist() == [1]
+        (bracket,) = found["brackets"].tolist()
+    assert len(bracket) == 4 and bracket == sorted(bracket)
+    assert before <= bracket[0] and bracket[3] <= time.time_ns()

@@ -1,4 +1,4 @@
-"""When a window's counters end: with its last step, whichever recorder writes how long after it."""
+"""When counters are sampled: from before a window is opened to its last step, whatever a recorder does after it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profkit.capture.importing import Window
@@ -18,23 +19,29 @@ from profkit.capture.secrets import Scrubber
 from profkit.capture.server import Server
 from profkit.capture.server_log import ServerLog
 from profkit.capture.settings import Settings
-from profkit.capture.step_clock import Gaps
+from profkit.capture.step_clock import GAP, Gaps
 from profkit.capture.window_ends import ends_since, remove_ends
 from profkit.sglang.step_clock import StepClock
 from profkit.sglang.window_ends import note_end
 
 STEP_S, DUMP_S = 0.02, 0.6
-Scene = Callable[[list[str]], tuple[float, Gaps]]
+Scene = Callable[..., tuple[float, Gaps]]
 
 
 class Counters:
-    """Notes when it was told to sample no more."""
+    """Notes when it began to sample, and when it was told to sample no more."""
 
-    remark, interval_ns, ended = None, 50_000, 0.0
+    interval_ns, clock_error_ns, began_ns, ended = 50_000, None, 0, 0.0
+
+    def __init__(self) -> None:
+        self.rows = [(1, 0, "pm_sm_active_percent", 1.0)]
+        self.remarks = ["one", "another"]
 
     def prepare(self, scratch: Path) -> None: ...
 
     def __enter__(self) -> Counters:
+        time.sleep(0.05)
+        self.began_ns = time.time_ns()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,14 +66,14 @@ class Endpoints:
     def run(self) -> None:
         clock = StepClock(self.folder / "steps-1.bin")
         for _ in range(6):
-            clock.note(time.monotonic_ns(), 1, True)
+            clock.note(time.monotonic_ns(), 1, True, None)
             time.sleep(STEP_S)
         self.last_step = time.monotonic()
         for what in self.order:
             if what == "dump":
                 time.sleep(DUMP_S)
-                clock.note(time.monotonic_ns(), 1, True)  # another rank may go on meanwhile
-                clock.note(time.monotonic_ns(), 1, True)
+                clock.note(time.monotonic_ns(), 1, True, None)  # another rank may go on meanwhile
+                clock.note(time.monotonic_ns(), 1, True, None)
             elif what == "note":
                 note_end(self.folder)
             else:
@@ -78,7 +85,7 @@ class Endpoints:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     threads = []
 
-    def play(order: list[str]) -> tuple[float, Gaps]:
+    def play(order: list[str], gap_s: float = 0.0) -> tuple[float, Gaps]:
         """How long after the last step the counters ended, and the recorded gaps."""
         reads, writes = os.pipe()
         log = ServerLog(tmp_path / "server.log", Scrubber({}))
@@ -92,12 +99,17 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         )
         backend = SimpleNamespace(window=lambda *_: {}, importer=None)
         plan = SimpleNamespace(settings=Settings(name="x"), block_size=None)
+        said: list[str] = []
         context: Any = SimpleNamespace(
-            plan=plan, counters=counters, windows=[], backend=backend, plugin_folder=tmp_path, say=lambda text: None
-        )
+            plan=plan, counters=counters, windows=[], backend=backend, plugin_folder=tmp_path, say=lambda text: None,
+            record=SimpleNamespace(remark=lambda text, say: said.append(text)),
+        )  # fmt: skip
         window = Window(1, True, "c1")
+        if gap_s:
+            window.gaps_before = {1: np.array([(gap_s * 1e9, 0.0)] * 3, GAP)}
         record_window(context, server, load, window, tmp_path, lambda: None, lambda: None)
-        assert window.counter_interval_ns == 50_000
+        assert (window.counter_interval_ns, window.counters, said) == (50_000, counters.rows, ["one", "another"])
+        assert counters.began_ns <= window.opened_ns, "sampling has begun before the window is opened"
         return counters.ended - endpoints.last_step, window.gaps_recorded
 
     yield play
@@ -118,6 +130,12 @@ def test_counters_end_before_the_recorder_writes(scene: Scene, order: list[str])
     after, gaps = scene(order)
     assert 0 <= after < DUMP_S / 2
     assert [len(own) for own in gaps.values()] == [4], "five gaps without the first; none from after the end"
+
+
+def test_counters_go_on_while_the_gpu_works_on_what_the_host_has_ended(scene: Scene) -> None:
+    """A host that is a step of 100 ms ahead ends its last step 100 ms before the GPU does."""
+    after, _ = scene(["note", "dump", "Stop profiling...", "Profiling done"], gap_s=0.1)
+    assert 0.15 <= after < DUMP_S
 
 
 def test_a_server_that_notes_no_end_is_told_by_its_log(scene: Scene) -> None:

@@ -12,6 +12,7 @@ from profkit.traces import Trace
 from .attribution import Attribution, attribute
 from .borrowed import with_borrowed_modules
 from .comparison import GIVEN, compare
+from .counter_clock import with_counters_on_clock_of_ops
 from .cycle import cycle_of, slowest_device
 from .devices import device_figures
 from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
@@ -62,7 +63,8 @@ def analyze(
 
     ``accept_len`` overrides what the recordings' own runs say.
     """
-    attributions = with_borrowed_modules([attribute(recording.trace, rules) for recording in recordings])
+    attributed = (with_counters_on_clock_of_ops(attribute(recording.trace, rules)) for recording in recordings)
+    attributions = with_borrowed_modules(list(attributed))
     traces = tuple(
         trace_figures(recording, attribution, accept_len)
         for recording, attribution in zip(recordings, attributions, strict=True)

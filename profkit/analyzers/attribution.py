@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -25,7 +25,7 @@ class Attribution:
 
     ``UNKNOWN`` stands where there is none. ``in_decode`` tells which ops were launched in a decode step, ``modules``
     which module each belongs to; ``collective`` indexes ``collective_rules``; ``devices`` holds the timeline of each
-    device.
+    device. The samples of ``counters_moved`` were moved back by so much, to the clock of the ops.
     """
 
     trace: Trace
@@ -40,6 +40,7 @@ class Attribution:
     collective: I32
     collective_rules: tuple[Rule, ...]
     devices: dict[int, DeviceTimeline]
+    counters_moved: Mapping[int, int] = field(default_factory=dict)
     find_modules: Callable[[], OpModules] = field(default=lambda: OpModules((), np.empty(0, np.int32)))
 
     @property

@@ -14,11 +14,16 @@ class CounterSampling(Struct, frozen=True):
     """How far apart the hardware counters of a device were sampled.
 
     ``period_ns`` is the usual interval of its samples, ``asked_ns`` the one that capture asked for (``None`` where the
-    recording does not tell).
+    recording does not tell). ``covered_share`` of the time from the device's first op to its last one lies in samples.
+    They were moved back by ``moved_ns``, to where links carry what collectives transfer; ``clock_error_ns`` is how
+    exactly capture knew their times where the GPU's clock was not UTC.
     """
 
     period_ns: int
     asked_ns: int | None
+    covered_share: float = 1.0
+    moved_ns: int = 0
+    clock_error_ns: int | None = None
 
 
 class LinkUse(Struct, frozen=True):

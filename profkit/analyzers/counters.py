@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import F64, I64, Trace
 
+from .attribution import Attribution
 from .counter_result import CounterSampling
 from .intervals import covered_before
 
@@ -68,10 +69,22 @@ def counters_of(trace: Trace, device: int) -> dict[str, Counter]:
     return found
 
 
-def counter_sampling(trace: Trace, device: int) -> CounterSampling | None:
-    """How far apart the samples of ``device`` are; ``None`` without any."""
-    periods = [counter.period_ns for counter in counters_of(trace, device).values()]
-    return CounterSampling(int(np.median(periods)), trace.run.counter_interval_ns) if periods else None
+def counter_sampling(attribution: Attribution, device: int) -> CounterSampling | None:
+    """How far apart the samples of ``device`` are, and how much of its ops' time they cover; ``None`` without any."""
+    trace = attribution.trace
+    counters = counters_of(trace, device).values()
+    if not counters:
+        return None
+    ops = np.flatnonzero(trace.ops.device == device)
+    first, last = trace.ops.start[ops].min(keepdims=True), trace.ops.end[ops].max(keepdims=True)
+    covered = min(int(counter.overlap(first, last).sum()) for counter in counters)
+    return CounterSampling(
+        period_ns=int(np.median([counter.period_ns for counter in counters])),
+        asked_ns=trace.run.counter_interval_ns,
+        covered_share=covered / max(int(last[0] - first[0]), 1),
+        moved_ns=attribution.counters_moved.get(device, 0),
+        clock_error_ns=trace.run.counter_clock_error_ns,
+    )
 
 
 def _counter(time: I64, value: F64) -> Counter | None:

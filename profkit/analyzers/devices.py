@@ -56,7 +56,7 @@ def device_figures(
         layers=layer_figures(attribution, device),
         link_use=link_use(attribution, matched, device, collectives.kinds),
         activity=phase_activity(attribution, device),
-        sampling=counter_sampling(trace, device),
+        sampling=counter_sampling(attribution, device),
         link_bandwidth=next((d.link_bandwidth for d in trace.devices if d.device == device), None),
     )
 

@@ -45,13 +45,13 @@ def link_use(
     limits = {name: link_limit(attribution.trace, device, COUNTERS[name][0]) for name in links}
     rows = [
         _use(key, (name, counter), transfers, limits[name], [k for k in kinds if (k.kind, k.phase) == key])
-        for key, transfers in _transfers(attribution, matched, device).items()
+        for key, transfers in transfers_of(attribution, matched, device).items()
         for name, counter in links.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.transfer_ns))
 
 
-def _transfers(
+def transfers_of(
     attribution: Attribution, matched: MatchedCollectives, device: int
 ) -> dict[tuple[str, str], tuple[I64, I64]]:
     """Start and end of the transfers of matched collectives, by kind and phase."""

@@ -16,6 +16,8 @@ from .units import rate as written_rate
 AS_ASKED = 0.1
 """By how much of it the usual interval of samples may differ from the one that was asked for, and not be told so."""
 
+WHOLE = 0.95
+"""Samples that cover less of a recording are told to."""
 NONE = "–"
 UNITS = ("SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
 """The columns of the table of activity, and what stands where nothing was sampled."""
@@ -24,14 +26,21 @@ WAYS = {("pcie", "in"): "reads", ("pcie", "out"): "writes", ("nvlink", "in"): "r
 
 
 def every(sampling: CounterSampling | None) -> str:
-    """``every 50.0 µs``, and what was asked for where that is something else; empty without samples."""
+    """``every 50.0 µs``, and what was asked for where that is something else; empty without samples.
+
+    Where samples cover a part only, or their clock is not known to an interval, that is told too.
+    """
     if sampling is None:
         return ""
-    period, asked = sampling.period_ns, sampling.asked_ns
+    period, asked, error = sampling.period_ns, sampling.asked_ns, sampling.clock_error_ns
     said = f"every {duration(period)}"
-    if asked is None or abs(period - asked) <= AS_ASKED * asked:
-        return said
-    return f"{said} ({duration(asked)} was asked for)"
+    if asked is not None and abs(period - asked) > AS_ASKED * asked:
+        said += f" ({duration(asked)} was asked for)"
+    if sampling.covered_share < WHOLE:
+        said += f" over {percent(sampling.covered_share)} of the recording"
+    if error is not None and error > period and not sampling.moved_ns:
+        said += f" by a clock known to ± {duration(error)}"
+    return said
 
 
 def link_line(device: DeviceFigures) -> str | None:

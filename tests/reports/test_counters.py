@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from profkit.analyzers import attribute
+from profkit.analyzers.counter_result import CounterSampling
 from profkit.analyzers.timeline import typical_step
+from profkit.reports.counters import every
 from profkit.reports.terminal import render_terminal
 from profkit.traces import Samples, Trace
 from tests.reports.chromium import Tab
@@ -73,6 +75,32 @@ def test_what_was_not_sampled_has_no_column() -> None:
     words = Elements(page(("run", without))).words
     assert "samples SM tensor pipe" in words and "of the GPU's DRAM" not in words
     assert "samples SM tensor pipe of the GPU's DRAM" in Elements(page(("run", trace))).words
+
+
+@pytest.mark.parametrize(
+    ("sampling", "said"),
+    [
+        (CounterSampling(50_015, 50_000, covered_share=0.951), "every 50.0 µs"),
+        (CounterSampling(50_000, 50_000, covered_share=0.915), "every 50.0 µs over 92 % of the recording"),
+        (CounterSampling(50_000, None, clock_error_ns=49_000), "every 50.0 µs"),
+        (CounterSampling(50_000, None, clock_error_ns=1_100_000), "every 50.0 µs by a clock known to ± 1.10 ms"),
+        (CounterSampling(50_000, None, moved_ns=700_000, clock_error_ns=1_100_000), "every 50.0 µs"),
+        (
+            CounterSampling(200_000, 50_000, covered_share=0.5),
+            "every 200 µs (50.0 µs was asked for) over 50 % of the recording",
+        ),
+    ],
+)
+def test_samples_of_a_part_or_of_an_uncertain_clock_are_told_so(sampling: CounterSampling, said: str) -> None:
+    assert every(sampling) == said
+
+
+def test_a_part_is_told_on_terminal_and_page() -> None:
+    trace = sampled(sized())
+    trace = replace(trace, samples=trace.samples.take(trace.samples.time < 2 * PERIOD))
+    figures = analysed(("run", trace))[1]
+    assert "% of the recording" in " ".join(render_terminal(figures, 200).split())
+    assert "% of the recording" in Elements(page(("run", trace))).words
 
 
 def test_nothing_is_told_without_samples() -> None:

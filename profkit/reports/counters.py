@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from profkit.analyzers.counter_result import CounterSampling, LinkUse, PhaseActivity
 from profkit.analyzers.link_use import TITLES, dearest, in_words
 from profkit.analyzers.result import DeviceFigures
-from profkit.analyzers.words import duration, rate
+from profkit.analyzers.words import duration, rate, share
 
 from .graph_terminal import Block
 from .units import percent, sentence
@@ -37,7 +37,7 @@ def every(sampling: CounterSampling | None) -> str:
     if asked is not None and abs(period - asked) > AS_ASKED * asked:
         said += f" ({duration(asked)} was asked for)"
     if sampling.covered_share < WHOLE:
-        said += f" over {percent(sampling.covered_share)} of the recording"
+        said += f" over {share(sampling.covered_share)} of the recording"
     if error is not None and error > period and not sampling.moved_ns:
         said += f" by a clock known to ± {duration(error)}"
     return said

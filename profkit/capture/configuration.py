@@ -13,8 +13,10 @@ from profkit.traces import InputError, UsageError
 
 from .settings import Settings
 from .validity import check_together, checked, wants_text
+from .without_weights import OPTION, check_model_is_made, description_of, dummy_table, without_model
 
 PRESETS = Path(__file__).parent / "presets"
+WITHOUT_WEIGHTS = PRESETS / "base" / "pcie.toml"
 
 
 def preset_names() -> list[str]:
@@ -22,13 +24,19 @@ def preset_names() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.toml"))
 
 
-def load_settings(config: str, overrides: Sequence[str] = (), steps: int | None = None) -> Settings:
+def load_settings(
+    config: str, overrides: Sequence[str] = (), steps: int | None = None, without_weights: str | None = None
+) -> Settings:
     """The configuration ``config`` (a preset's name or a TOML file) with ``KEY=VALUE`` overrides.
 
+    ``without_weights`` (``SHAPE`` or ``SHAPE:LAYERS``) puts a generated model into the place of the configuration's.
     Raises ``InputError`` for a file that cannot be read and ``UsageError`` for a setting that makes no sense.
     """
     file = _file_of(config, Path.cwd())
     tree = {"name": file.stem, **_read(file, frozenset())}
+    if without_weights is not None:
+        dummy = checked({"dummy": dummy_table(without_weights)}, f"{OPTION}: ")["dummy"]
+        tree = _merged(_read(WITHOUT_WEIGHTS, frozenset()), without_model(tree, dummy))
     for override in overrides:
         tree = _merged(tree, checked(_tree_of(override), "--set "))
     if steps is not None:
@@ -37,7 +45,11 @@ def load_settings(config: str, overrides: Sequence[str] = (), steps: int | None 
         raise UsageError(f"configuration '{config}': dummy.target is missing; set it, such as to qwen3-8b")
     settings = msgspec.convert(tree, Settings)
     check_together(settings)
-    return settings
+    if without_weights is None or settings.dummy is None:
+        return settings
+    check_model_is_made(settings.server)
+    described = settings.description or description_of(settings, settings.dummy)
+    return msgspec.structs.replace(settings, description=described)
 
 
 def _file_of(name: str, beside: Path) -> Path:

@@ -68,6 +68,14 @@ def visible_gpus(environment: Mapping[str, str]) -> list[int]:
     return numbers
 
 
+def least_memory(gpus: Sequence[int]) -> int | None:
+    """Bytes of the smallest of ``gpus``; ``None`` where there are none, or their driver does not say."""
+    with nvml() as library:
+        asked = [_asker(library, library.nvmlDeviceGetHandleByIndex(gpu)) for gpu in gpus] if library else []
+        found = [memory.total for ask in asked if (memory := ask("nvmlDeviceGetMemoryInfo"))]
+    return min(map(int, found), default=None)
+
+
 def _uuids(library: ModuleType) -> list[str]:
     handles = (library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount()))
     return [_text(_asker(library, handle)("nvmlDeviceGetUUID")) for handle in handles]

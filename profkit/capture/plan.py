@@ -15,9 +15,9 @@ from profkit.traces import UsageError
 
 from .arguments import command_line, resolve
 from .backends import BACKENDS, check_names
-from .machine import visible_gpus
+from .machine import least_memory, visible_gpus
 from .models import drafter_config, target_config, write_model
-from .remarks import block_size_of, graph_sizes_of, remarks_on
+from .remarks import block_size_of, graph_sizes_of, memory_in_words, memory_remarks, remarks_on
 from .secrets import Scrubber, shown
 from .settings import GraphMode, Settings
 from .sglang_source import ServerArguments, assumed_arguments, find_sglang, read_arguments
@@ -72,8 +72,12 @@ class Plan:
     @property
     def devices(self) -> list[int]:
         """NVML's numbers of the GPUs that the server uses, as far as they can be seen."""
-        visible = visible_gpus({**os.environ, **self.settings.env}) if self.settings.gpus else []
-        return [visible[number] for number in self.settings.gpu_ids if number < len(visible)]
+        return _devices(self.settings)
+
+
+def _devices(settings: Settings) -> list[int]:
+    visible = visible_gpus({**os.environ, **settings.env}) if settings.gpus else []
+    return [visible[number] for number in settings.gpu_ids if number < len(visible)]
 
 
 def make_plan(
@@ -103,6 +107,7 @@ def make_plan(
         server, renamed = resolve(wanted, known)
         remarks += [*remark, *renamed, *remarks_on(settings, server, max(concurrencies), with_graphs)]
         servers[with_graphs] = server, tuple(_command(server, known))
+    remarks += memory_remarks(settings, max(concurrencies), least_memory(_devices(settings)))
     passes = [
         Pass(with_graphs, recorder, _suffix(servers, with_graphs, recorders, recorder), *servers[with_graphs])
         for recorder in recorders
@@ -146,9 +151,9 @@ def write_models(plan: Plan) -> None:
     dummy = plan.settings.dummy
     if dummy is None:
         return
-    write_model(plan.folder / "models" / "target", target_config(dummy.target))
+    write_model(plan.folder / "models" / "target", target_config(dummy.target, dummy.layers))
     if dummy.drafter and plan.block_size is not None:
-        write_model(plan.folder / "models" / "drafter", drafter_config(dummy.target, plan.block_size))
+        write_model(plan.folder / "models" / "drafter", drafter_config(dummy.target, plan.block_size, dummy.layers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,7 @@ def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
     ``recorders`` are those of the plan, by name; they may name the folder of the run's own files as ``$SCRATCH``.
     """
     settings, windows = plan.settings, plan.settings.windows
+    memory = memory_in_words(settings, max(plan.concurrencies), least_memory(plan.devices))
     common = _common([one.environment for one in recorders.values()])
     per_window = f"warm up (at most {windows.warm_up_s:g} s), measure {windows.measure_s:g} s, record {windows.steps}"
     lines = [
@@ -173,6 +179,7 @@ def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
         f"output          {plan.folder}",
         f"scratch         $SCRATCH, a private folder in {tempfile.gettempdir()} that goes at the end",
         f"load            {_load(settings)}",
+        *([f"memory          {memory}"] if memory else []),
         *(f"remark          {remark}" for remark in plan.remarks),
         f"environment     {_variables(common)}",
     ]

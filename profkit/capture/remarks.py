@@ -7,6 +7,7 @@ from typing import Any
 
 from profkit.traces import RecordingCost
 
+from .memory import layers_that_fit, memory_of, usable
 from .settings import Settings
 
 EXTRA_STEPS = 4
@@ -39,6 +40,9 @@ def graph_sizes_of(server: Mapping[str, Any]) -> list[int]:
 
 def remarks_on(settings: Settings, server: Mapping[str, Any], most: int, graphs: bool) -> Iterator[str]:
     """Sentences on one pass at up to ``most`` concurrent requests."""
+    if settings.dummy and "model_path" in settings.server:
+        said = "server.model_path is set, so that dummy.target is not used"
+        yield f"{said}; `--without-weights {settings.dummy.target}` puts that model in its place"
     tokens = window_passes(settings) * (block_size_of(server) or 1)
     if settings.load.output_len < tokens:
         fault = f"requests of {settings.load.output_len} tokens can end within a window, which takes up to {tokens}"
@@ -50,3 +54,29 @@ def remarks_on(settings: Settings, server: Mapping[str, Any], most: int, graphs:
     largest = max(graph_sizes_of(server), default=named)
     if graphs and largest is not None and most > largest:
         yield f"CUDA graphs end at batch size {largest}: at concurrency {most} the server runs without them"
+
+
+def memory_in_words(settings: Settings, most: int, gpu_bytes: int | None) -> str | None:
+    """What a model without weights takes of each GPU at ``most`` requests; ``None`` for one with weights."""
+    need = memory_of(settings, most)
+    if need is None:
+        return None
+    of = f" of its {_gib(gpu_bytes)}" if gpu_bytes else ""
+    return f"weights {_gib(need.weights)}, KV cache of {most} requests {_gib(need.cache)}, on each GPU{of}"
+
+
+def memory_remarks(settings: Settings, most: int, gpu_bytes: int | None) -> Iterator[str]:
+    """A sentence where a model without weights is too large for the GPUs, with how many layers would fit."""
+    need = memory_of(settings, most)
+    if need is None or gpu_bytes is None or need.total <= usable(settings, gpu_bytes):
+        return
+    fit = layers_that_fit(settings, most, gpu_bytes)
+    advice = f"{fit} layers fit: --set dummy.layers={fit}" if fit else "take more GPUs, or fewer or shorter requests"
+    yield (
+        f"the weights take {_gib(need.weights)} of a GPU's {_gib(gpu_bytes)}, and the KV cache of {most} requests "
+        f"{_gib(need.cache)}, more than the {_gib(usable(settings, gpu_bytes))} that SGLang has for both; {advice}"
+    )
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

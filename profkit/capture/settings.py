@@ -14,10 +14,14 @@ GraphMode = Literal["on", "off", "both"]
 
 
 class Dummy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A generated model without weights: a shape of ``models.SHAPES``, and whether it has a DFlash drafter."""
+    """A generated model without weights: a shape of ``models.SHAPES``, and whether it has a DFlash drafter.
+
+    ``layers`` cuts the target to so many; all of the shape's without it.
+    """
 
     target: str
     drafter: bool = False
+    layers: int | None = None
 
 
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ import msgspec
 
 from profkit.traces import UsageError
 
-from .models import SHAPES
+from .models import SHAPES, layer_limits, target_config
 from .secrets import is_secret
 from .settings import Dummy, LoadSettings, Settings, Windows
 
@@ -37,7 +37,7 @@ REFUSED: Mapping[str, str] = {
 
 LOWEST: Mapping[str, float] = {
     "windows.steps": 3, "load.prompt_len": 1, "load.output_len": 1, "windows.measure_s": 0.1, "windows.record_s": 1,
-    "windows.start_s": 1, "windows.hang_s": 1,
+    "windows.start_s": 1, "windows.hang_s": 1, "dummy.layers": 1,
 }  # fmt: skip
 """Windows are 0 or more where nothing else is said."""
 
@@ -73,8 +73,33 @@ def check_together(settings: Settings) -> None:
     dummy, server = settings.dummy, settings.server
     if dummy and dummy.drafter and "speculative_dflash_block_size" not in server:
         raise UsageError("dummy.drafter needs server.speculative_dflash_block_size; set it, such as to 8")
+    if dummy:
+        _check_layers(dummy)
+    if dummy and "model_path" not in server:
+        _check_shares(dummy.target, server)
     if settings.load.text and server.get("skip_tokenizer_init"):
         raise UsageError("load.text needs a tokenizer, and server.skip_tokenizer_init is set; remove one of the two")
+
+
+def _check_layers(dummy: Dummy) -> None:
+    least, most = layer_limits(dummy.target, dummy.drafter)
+    if dummy.layers is not None and not least <= dummy.layers <= most:
+        what = f"{dummy.target} with a drafter" if dummy.drafter else dummy.target
+        raise UsageError(f"dummy.layers: {dummy.layers} is impossible; give a number from {least} to {most} for {what}")
+
+
+def _check_shares(target: str, server: Mapping[str, Any]) -> None:
+    """The server would find the same only after it has started on every GPU."""
+    config = target_config(target)
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    size, experts_size = server.get("tp_size", 1), server.get("ep_size", 1)
+    possible = [n for n in range(1, heads + 1) if heads % n == 0 and (groups % n == 0 or n % groups == 0)]
+    if size not in possible and not server.get("enable_dp_attention"):
+        fault = f"{size} GPUs cannot share the {heads} attention heads and {groups} KV heads of {target}"
+        raise UsageError(f"server.tp_size: {fault}; give one of {', '.join(map(str, possible))}")
+    if size % experts_size:
+        fault = f"{experts_size} does not divide tp_size, which is {size}"
+        raise UsageError(f"server.ep_size: {fault}; set both, such as to {size}")
 
 
 def _entry(key: str, value: Any, origin: str) -> Any:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 )
 @click.option("--graphs", type=click.Choice(["on", "off", "both"]), help="CUDA graphs [the configuration's; else on].")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting: server.tp_size=2.")
+@click.option(
+    "--without-weights", metavar="SHAPE[:LAYERS]", help="A generated model in place of the configuration's own."
+)
 @click.option("--steps", type=click.IntRange(min=3), help="Decode steps in each recording [8].")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep [traces/NAME-STAMP].")
 @click.option(
@@ -46,6 +49,7 @@ def command(
     backend: str,
     graphs: GraphMode | None,
     overrides: tuple[str, ...],
+    without_weights: str | None,
     steps: int | None,
     output: Path | None,
     keep_raw: bool,
@@ -69,7 +73,7 @@ def command(
         return 0
     if config is None:
         raise UsageError("give --config NAME or FILE.toml; `profkit capture --list` shows the names")
-    settings = capture.load_settings(config, overrides, steps)
+    settings = capture.load_settings(config, overrides, steps, without_weights)
     folder = (output or Path("traces") / f"{settings.name}-{time.strftime('%Y%m%d-%H%M%S')}").absolute()
     backends = [name.strip() for name in backend.split(",")]
     plan = capture.make_plan(

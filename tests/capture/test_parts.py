@@ -236,8 +236,8 @@ def test_both_passes(posing: Path) -> None:
 
 def test_checks_say_what_to_do(posing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_plan(plan_of(posing))
-    with pytest.raises(UsageError, match=r"takes 64 GPU\(s\).*see --list"):
-        check_plan(plan_of(posing, "server.device=cuda", "server.tp_size=64"))
+    with pytest.raises(UsageError, match=r"takes 32 GPU\(s\).*see --list"):
+        check_plan(plan_of(posing, "server.device=cuda", "server.tp_size=32"))
     with pytest.raises(UsageError, match=r"server.model_path: /nowhere is no folder.*download it first"):
         check_plan(plan_of(posing, "server.model_path=/nowhere"))
     monkeypatch.setattr("profkit.capture.checks.NEEDED_BYTES", 1 << 60)

@@ -61,8 +61,8 @@ def memory_in_words(settings: Settings, most: int, gpu_bytes: int | None) -> str
     need = memory_of(settings, most)
     if need is None:
         return None
-    of = f" of its {_gib(gpu_bytes)}" if gpu_bytes else ""
-    return f"weights {_gib(need.weights)}, KV cache of {most} requests {_gib(need.cache)}, on each GPU{of}"
+    has = f", which has {_gib(gpu_bytes)}" if gpu_bytes else ""
+    return f"weights {_gib(need.weights)}, KV cache of {most} requests {_gib(need.cache)}, on each GPU{has}"
 
 
 def memory_remarks(settings: Settings, most: int, gpu_bytes: int | None) -> Iterator[str]:

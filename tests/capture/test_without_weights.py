@@ -16,7 +16,8 @@ from profkit.capture.plan import write_models
 from profkit.capture.prompts import prompts
 from profkit.capture.remarks import memory_in_words, memory_remarks
 from profkit.cli import main
-from profkit.traces import UsageError
+from profkit.traces import UsageError, load_sweep
+from tests.capture import places
 from tests.capture.test_parts import extracted
 
 SHAPE = "qwen3-235b-a22b"
@@ -248,6 +249,42 @@ def test_a_model_too_large_is_said_before_the_start(tmp_path: Path, monkeypatch:
     cut = settings_of(*FOUR, f"dummy.layers={fit}")
     assert not [remark for remark in make_plan(cut, CONC, tmp_path / "out").remarks if "weights take" in remark]
     words = memory_in_words(cut, 256, H200)
-    assert words is not None and words.endswith("on each GPU of its 140.4 GiB")
+    assert words is not None and words.endswith("on each GPU, which has 140.4 GiB")
     assert next(memory_remarks(four, 256, 2**30)).endswith("take more GPUs, or fewer or shorter requests")
     assert list(memory_remarks(load_settings("ep8"), 256, 2**30)) == []
+
+
+OF_A_DUMMY = """
+    load_format: A[str, "Weights."] = "auto"
+    attention_backend: A[Optional[str], "Attention."] = None
+    sampling_backend: A[Optional[str], "Sampling."] = None
+    grammar_backend: A[Optional[str], "Grammar."] = None
+    skip_tokenizer_init: A[bool, "Token ids only."] = False
+    disable_radix_cache: A[bool, "No prefixes."] = False
+    disable_prefill_cuda_graph: A[bool, "Eager prefill."] = False
+    disable_custom_all_reduce: A[bool, "NCCL."] = False
+    enforce_disable_flashinfer_allreduce_fusion: A[bool, "No multicast."] = False
+"""
+
+
+def test_a_whole_capture_in_place_of_a_real_model(place: Path) -> None:
+    """Of a model that is nowhere: the generated one is written before the server starts, and the sweep tells it."""
+    arguments = place / "sglang" / "srt" / "server_args.py"
+    arguments.write_text(arguments.read_text() + OF_A_DUMMY)
+    configuration = places.write_configuration(place, ranks=2)
+    kept = [line for line in configuration.read_text().splitlines() if line not in ("[dummy]", "drafter = true")]
+    real = [line for line in kept if not line.startswith("target = ")]
+    configuration.write_text("\n".join(real).replace("[server]", '[server]\nmodel_path = "nowhere/real"'))
+    process = places.start_capture(place, configuration, "--without-weights", f"{SHAPE}:47", "--conc", "4")
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    sweep = load_sweep(place / "out")
+    assert [(one.concurrency, one.trace, one.failure) for one in sweep.runs] == [(4, "c4", None)]
+    record = sweep.settings["configuration"]
+    assert record["dummy"] == {"target": SHAPE, "drafter": True, "layers": 47}
+    assert record["description"].startswith(f"{SHAPE} shapes without weights, 47 layers, DFlash with simulated accept")
+    assert record["env"]["SGLANG_SIMULATE_ACC_LEN"] == "3.5"
+    assert "--model-path ./models/target" in sweep.settings["server"][0]
+    assert sweep.hardware["p2p_disabled"] is True
+    written = json.loads((place / "out" / "models" / "target" / "config.json").read_text())
+    assert written["num_hidden_layers"] == 47

@@ -18,6 +18,7 @@ AS_ASKED = 0.1
 
 WHOLE = 0.95
 """Samples that cover less of a recording are told to."""
+
 NONE = "–"
 UNITS = ("SM", "tensor pipe", "DRAM", "of the GPU's DRAM")
 """The columns of the table of activity, and what stands where nothing was sampled."""

@@ -13,7 +13,7 @@ from profkit.analyzers.counter_result import CounterSampling
 from profkit.analyzers.timeline import typical_step
 from profkit.reports.counters import every
 from profkit.reports.terminal import render_terminal
-from profkit.traces import Samples, Trace
+from profkit.traces import Samples, Trace, load_bundle
 from tests.reports.chromium import Tab
 from tests.reports.pages import PERIOD, analysed, page, sized
 from tests.reports.test_html import Elements
@@ -163,3 +163,11 @@ def test_tracks_zoom_with_the_timeline(tab: Tab, tmp_path: Path) -> None:
         tab.mouse("mouseMoved", x + 124 + (wide - 132) * 0.2, y + 65)
         shown.append(not tab.js("document.querySelector('#tip').hidden"))
     assert shown == [False, True, False]
+
+
+def test_the_page_tells_how_far_samples_were_moved() -> None:
+    """At 128 over NVLink both GPUs' were, at 1 neither's."""
+    recorded = Path(__file__).parents[2] / "traces" / "ep2-dflash-nvlink"
+    words = {name: Elements(page((name, load_bundle(recorded / name)))).words for name in ("c1", "c128")}
+    assert "samples were moved by −34.0 µs (rank 0), −62.0 µs (rank 1), to where" in words["c128"]
+    assert "samples were moved" not in words["c1"]

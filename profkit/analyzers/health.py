@@ -12,11 +12,12 @@ from .arrays import distinct
 from .attribution import Attribution
 from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
-from .inflation import MAX_INFLATION, step_cost
+from .inflation import MAX_INFLATION
 from .matching import MatchedCollectives
 from .owners import pair_keys
 from .ranks import lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
+from .step_cost import step_cost
 from .vocabulary import CLASS, PHASE
 from .words import counted, duration
 

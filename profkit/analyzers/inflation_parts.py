@@ -16,11 +16,10 @@ from .intervals import union_length
 from .matching import MatchedCollectives
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
 
-HOST_SHARE = 25
+HOST_SHARE = 100
 """How many times as much recording lengthens host time as GPU time of the same length.
 
-A record costs the host 1 to 3 µs for a call that takes 5 to 10 with all Python around it, and the GPU 0.1 to 0.2 µs for
-a kernel of 10 to 20.
+Eager, kernels take as long by every recorder, while host time differs by a factor of two (docs/inflation.md).
 """
 
 MIDDLE = (0.25, 0.75)
@@ -40,25 +39,41 @@ def apportioned(total: int, weights: Sequence[int]) -> list[int]:
     return found
 
 
-def without_excess(recorded: Sequence[int], host: Sequence[int], target: int) -> list[int]:
+def without_excess(
+    recorded: Sequence[int], host: Sequence[int], target: int, most: Sequence[int] | None = None
+) -> list[int]:
     """``recorded`` cells less what they exceed ``target`` by, in proportion to their size.
 
-    Of each cell the part that is ``host`` time counts ``HOST_SHARE`` times; what a cell cannot give, the others do.
-    Cells that sum to no more than ``target`` stay.
+    Of each cell the part that is ``host`` time counts ``HOST_SHARE`` times. A cell gives at most what ``most`` says,
+    unless all together cannot give as much: what it cannot give the others do. Cells that sum to no more than
+    ``target`` stay.
     """
     left = list(recorded)
+    able = list(recorded if most is None or sum(most) < sum(recorded) - target else most)
     while (excess := sum(left) - target) > 0:
-        weights = [
-            min(late, rest) * (HOST_SHARE - 1) + rest if rest else 0 for late, rest in zip(host, left, strict=True)
-        ]
+        weights = [own if can else 0 for own, can in zip(_elastic(left, host), able, strict=True)]
         wanted = apportioned(excess, weights)
-        left = [max(rest - one, 0) for rest, one in zip(left, wanted, strict=True)]
+        given = [min(one, can, rest) for one, can, rest in zip(wanted, able, left, strict=True)]
+        left = [rest - one for rest, one in zip(left, given, strict=True)]
+        able = [can - one for can, one in zip(able, given, strict=True)]
     return left
+
+
+def brought_to(target: int, cells: Sequence[int], host: Sequence[int]) -> list[int]:
+    """``cells`` at the sum ``target``: what is amiss is mostly ``host`` time, as kernels hardly vary."""
+    if sum(cells) >= target:
+        return without_excess(cells, host, target)
+    more = apportioned(target - sum(cells), _elastic(cells, host))
+    return [own + one for own, one in zip(cells, more, strict=True)]
+
+
+def _elastic(cells: Sequence[int], host: Sequence[int]) -> list[int]:
+    return [min(late, own) * (HOST_SHARE - 1) + own for late, own in zip(host, cells, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MiddleStep:
-    """The mean of the steps in the middle of a device's periods: ``cells`` of shape (parts, phases) sum to the period.
+    """The mean of the steps in the middle of a device's periods: ``cells`` of shape (parts, phases) sum to it.
 
     ``ops`` (how many) and ``unions`` (ns) are by phase, per step.
     """
@@ -68,8 +83,8 @@ class MiddleStep:
     unions: dict[str, int]
 
 
-def middle_step(attribution: Attribution, device: int, period: int) -> MiddleStep:
-    """The middle half of the steps, those with a prefill left out where there are others, at the length ``period``."""
+def middle_step(attribution: Attribution, device: int) -> MiddleStep:
+    """The middle half of the steps, those with a prefill left out where there are others."""
     steps = device_steps(attribution, device)
     table = attribution.devices[device].totals_of(steps.first_op[:-1], steps.first_op[1:])
     plain = table[:, :, PHASE["prefill"]].sum(axis=1) == 0
@@ -77,9 +92,10 @@ def middle_step(attribution: Attribution, device: int, period: int) -> MiddleSte
     low = np.quantile(steps.periods[kept], MIDDLE[0], method="lower")
     high = np.quantile(steps.periods[kept], MIDDLE[1], method="higher")
     kept = kept & (steps.periods >= low) & (steps.periods <= high)
-    cells = np.array(apportioned(period, table[kept].sum(axis=0).ravel().tolist()), np.int64)
+    count, whole = int(kept.sum()), int(steps.periods[kept].sum())
+    cells = np.array(apportioned(round(whole / count), table[kept].sum(axis=0).ravel().tolist()), np.int64)
     ops = _ops(attribution, device, steps)
-    unions = _unions(attribution, device, steps.row[:-1][kept], period / max(int(steps.periods[kept].sum()), 1))
+    unions = _unions(attribution, device, steps.row[:-1][kept], 1 / count)
     return MiddleStep(cells.reshape(len(PARTS), len(PHASES)), ops, unions)
 
 

@@ -8,13 +8,15 @@ from msgspec import Struct
 class InflationPart(Struct, frozen=True):
     """One part of one phase in a step: as recorded, and what it is without a recorder, if that is known.
 
-    ``lengthened_ns`` is how much of it is time of a host, which recording makes longer by far the most.
+    ``lengthened_ns`` is how much of it is time of a host, which recording makes longer by far the most, ``most_ns`` by
+    how much recording may have made it longer at all.
     """
 
     phase: str
     part: str
     recorded_ns: int
     lengthened_ns: int
+    most_ns: int = 0
     unrecorded_ns: int | None = None
     low_ns: int | None = None
     high_ns: int | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,32 +15,22 @@ F64 = npt.NDArray[np.float64]
 
 PER_BIN, MOST_BINS = 12, 16
 LEAST_STEPS = 12
+LASTING = 40
+"""Consecutive steps whose median is compared where two long times are: what lasts as long shows in its spread."""
+
 TOLERATED = 0.02
-PER_BLOCK, MOST_BLOCKS = 4, 10
 STUDENT = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-"""By the number of blocks: how many standard errors hold their mean with 95 %."""
+"""By the number of medians: how many standard deviations hold 95 %."""
 
 
 def recording_cost(recorded: Gaps, *without: Gaps) -> RecordingCost | None:
     """The cost in the process whose recorded steps are the longest; ``None`` where contexts or steps are too few.
 
-    Each recorded step is divided by what steps without a recorder take at its context. Steps next to each other are
-    alike, and a server drifts: the error comes from the medians of blocks of consecutive steps, on both sides.
+    Each recorded step is divided by what steps without a recorder take at its context. A server is faster for seconds
+    on end, and slower again: the error is how far windows as long as the recorded one lie apart without a recorder.
     """
-    if not recorded:
-        return None
-    pid = max(recorded, key=lambda one: float(np.median(recorded[one]["ns"])))
-    others = [_known(part[pid]) for part in without if pid in part]
-    if not sum(map(len, others)):
-        return None
-    expected = _Expected(np.concatenate(others))
-    within, outside = expected.ratios(_known(recorded[pid])), [expected.ratios(part) for part in others]
-    if len(within) < LEAST_STEPS or sum(map(len, outside)) < LEAST_STEPS:
-        return None
-    middle = float(np.median(np.concatenate(outside)))
-    ratio = float(np.median(within)) / middle
-    error = ratio * float(np.hypot(_error([within]), _error(outside)))
-    return RecordingCost(ratio, error, len(within)) if np.isfinite(error) else None
+    found = _ratios(recorded, without)
+    return None if found is None else _compared(found[0], found[1], len(found[0]))
 
 
 def left_behind(before: Gaps, after: Gaps) -> RecordingCost | None:
@@ -46,8 +38,40 @@ def left_behind(before: Gaps, after: Gaps) -> RecordingCost | None:
 
     A recorder that has ended need not be gone: of CUPTI, which all recorders use, calls stay instrumented.
     """
-    found = recording_cost(after, before)
+    ratios = _ratios(after, (before,))
+    found = None if ratios is None else _compared(ratios[0], ratios[1], LASTING)
     return found if found is not None and found.ratio - found.error > 1 + TOLERATED else None
+
+
+def _ratios(recorded: Gaps, without: Sequence[Gaps]) -> tuple[F64, list[F64]] | None:
+    """How many times as long as expected the steps of either side are, in the process with the longest ones."""
+    if not recorded:
+        return None
+    pid = max(recorded, key=lambda one: float(np.median(recorded[one]["ns"])))
+    others = [_known(part[pid]) for part in without if pid in part]
+    if not sum(map(len, others)):
+        return None
+    expected = _Expected(np.concatenate(others))
+    return expected.ratios(_known(recorded[pid])), [expected.ratios(part) for part in others]
+
+
+def _compared(recorded: F64, without: Sequence[F64], size: int) -> RecordingCost | None:
+    """The medians of ``size`` consecutive steps on either side, compared."""
+    if len(recorded) < LEAST_STEPS:
+        return None
+    ours, theirs = _medians([recorded], size), _medians(without, size)
+    if len(theirs) < min(STUDENT) or not len(ours):
+        return None
+    ratio = float(np.median(recorded) / np.median(np.concatenate(without)))
+    spread = max(float(side.std(ddof=1)) for side in (ours, theirs) if len(side) >= min(STUDENT))
+    scale = STUDENT[min(len(theirs), max(STUDENT))] * np.sqrt(1 / len(ours) + 1 / len(theirs))
+    return RecordingCost(ratio, float(scale * spread), len(recorded), len(theirs))
+
+
+def _medians(parts: Sequence[F64], size: int) -> F64:
+    """Of each ``size`` consecutive steps of each part, without the rest."""
+    cut = [part[: len(part) // size * size].reshape(-1, size) for part in parts]
+    return np.median(np.concatenate(cut), axis=1) if cut else np.empty(0)
 
 
 def _known(gaps: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
@@ -70,15 +94,3 @@ class _Expected:
         met = gaps[(gaps["context"] >= self._span[0]) & (gaps["context"] <= self._span[1])]
         found: F64 = met["ns"] / np.interp(met["context"], self._context, self._ns)
         return found
-
-
-def _error(parts: list[F64]) -> float:
-    """Half the width of the 95 % interval of the median of ``parts``, relative to it; infinite for too few steps."""
-    every = sum(map(len, parts))
-    count = min(MOST_BLOCKS, every // PER_BLOCK)
-    blocks = [block for part in parts for block in np.array_split(part, max(1, round(count * len(part) / every)))]
-    medians = np.array([np.median(block) for block in blocks if len(block)])
-    if len(medians) < min(STUDENT):
-        return float("inf")
-    scale = STUDENT[min(len(medians), MOST_BLOCKS)] / np.sqrt(len(medians))
-    return float(scale * medians.std(ddof=1) / np.median(medians))

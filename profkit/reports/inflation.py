@@ -36,6 +36,8 @@ def inflation_line(trace: TraceFigures) -> str | None:
     if found is None or found.recorded_ns is None:
         return None
     recorded = duration(found.recorded_ns)
+    if found.unrecorded_ns is None and found.text:
+        return f"{found.text[0].upper()}{found.text[1:]}."
     if found.unrecorded_ns is None:
         bound = found.at_most_ns
         if bound is None or bound >= found.recorded_ns:

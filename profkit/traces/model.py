@@ -241,12 +241,14 @@ class StepTimes:
 class RecordingCost:
     """How many times as long a decode step is with the recorder as without, at the same contexts, by the host's clock.
 
-    ``error`` is half the width of the 95 % interval of ``ratio``; ``steps`` were compared.
+    ``error`` is half the width of the 95 % interval of ``ratio``; ``steps`` were compared. It rests on how far
+    ``windows`` without the recorder, as long as the recorded one, lie apart; if 0, on the recorded window alone.
     """
 
     ratio: float
     error: float
     steps: int
+    windows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,9 @@ def trim_steps(trace: Trace, count: int, batch_size: int | None = None) -> Trace
     """The trace with ``count`` consecutive decode steps and all rows that belong to them.
 
     Steps are profkit's own ranges; without any, or with no more than ``count``, the trace is returned as it is. Among
-    all stretches the best is one of complete decode steps of ``batch_size`` without a prefill between, then the latest.
+    all stretches the best is one of complete decode steps of ``batch_size`` without a prefill between, then the one
+    nearest to the middle, where contexts are those of the whole recording.
+
     Kept are the activities that the steps launched and those that overlap them on the GPU, the launches within the
     steps and those that own a kept activity, the ranges and collective calls within, the nodes of graphs that are in
     use, and every sample.
@@ -144,7 +146,8 @@ def _best(ranks: list[_Steps], count: int, recorded: int, batch_size: int | None
         whole = _is_whole(rank.ops[:recorded], decode) & _is_whole(rank.ranges[:recorded], decode)
         good += 4 * decode + 2 * wanted + whole
     sums = np.convolve(good, np.ones(count, np.int64), "valid")
-    return int(len(sums) - 1 - np.argmax(sums[::-1]))
+    best = np.flatnonzero(sums == sums.max())[::-1]
+    return int(best[np.argmin(np.abs(2 * best - (len(sums) - 1)))])
 
 
 def _is_whole(held: I64, decode: Bools) -> Bools:

@@ -59,7 +59,7 @@ def cells_of(found: Inflation) -> dict[tuple[str, str], tuple[int | None, ...]]:
 
 
 def test_host_time_gives_most() -> None:
-    """A step of 1000 ns takes 800 without nsys: of the 200, shares are as 600 : 5000 : 2500 : 100.
+    """A step of 1000 ns takes 800 without nsys: of the 200, shares are as 600 : 20000 : 10000 : 100.
 
     Any of those could have given all 200, or all it has, or nothing.
     """
@@ -67,10 +67,10 @@ def test_host_time_gives_most() -> None:
     assert (found.recorder, found.recorded_ns, found.measured_ns, found.unrecorded_ns) == ("nsys", 1000, 800, 800)
     assert (found.ratio, found.ratio_error) == (1.25, None)
     assert cells_of(found) == {
-        ("decode", "compute"): (600, 585, 400, 600),
-        ("decode", "gap_host"): (200, 78, 0, 200),
-        ("decode", "gap_graph_launch"): (100, 39, 0, 100),
-        ("decode", "gap_in_graph"): (100, 98, 0, 100),
+        ("decode", "compute"): (600, 596, 400, 600),
+        ("decode", "gap_host"): (200, 70, 0, 200),
+        ("decode", "gap_graph_launch"): (100, 35, 0, 100),
+        ("decode", "gap_in_graph"): (100, 99, 0, 100),
     }
     assert (found.ops, found.unions) == ({"decode": 2}, {"decode": 600})
 
@@ -88,7 +88,7 @@ def test_what_a_part_cannot_give_the_others_do() -> None:
 
 def test_at_the_same_contexts_by_the_same_clock() -> None:
     """Steps without a recorder take 800 in the median, but those with the window's contexts take 1000 / 1.1 ± 0.02."""
-    run = Run(step_times=timed(800, 700, 1_100), recording_cost=RecordingCost(1.1, 0.02, 60), recorder="nsys")
+    run = Run(step_times=timed(800, 700, 1_100), recording_cost=RecordingCost(1.1, 0.02, 60, 9), recorder="nsys")
     found = inflation_of(graph_steps(run))
     assert (found.low_ns, found.unrecorded_ns, found.high_ns) == (893, 909, 926)
     assert (found.steps_low_ns, found.measured_ns, found.steps_high_ns) == (700, 800, 1_100)
@@ -97,20 +97,41 @@ def test_at_the_same_contexts_by_the_same_clock() -> None:
         "recording by nsys made a step 1.100 ± 0.020 times as long as without at the same contexts (1.00 µs instead of "
         "909 ns)"
     )
-    assert cells_of(found)["decode", "compute"] == (600, 593, 493, 600)
+    assert cells_of(found)["decode", "compute"] == (600, 598, 493, 600)
 
 
 def test_a_recording_that_keeps_the_longer_steps_of_its_window() -> None:
-    """The window's median step takes 900 by the host's clock, the kept ones 1000: without, 818 or 909, ± 0.02."""
-    cost = RecordingCost(1.1, 0.02, 60)
-    run = Run(step_times=timed(800), step_times_recorded=timed(900), recording_cost=cost)
+    """The window's median step takes 950 by the host's clock, the kept ones 1000: without, 864 or 909, ± 0.02."""
+    cost = RecordingCost(1.1, 0.02, 60, 9)
+    run = Run(step_times=timed(800), step_times_recorded=timed(950), recording_cost=cost)
     found = inflation_of(graph_steps(run))
-    assert (found.low_ns, found.unrecorded_ns, found.high_ns) == (round(900 / 1.12), 909, round(1000 / 1.08))
+    assert (found.low_ns, found.unrecorded_ns, found.high_ns) == (round(950 / 1.12), 909, round(1000 / 1.08))
+
+
+def test_a_recording_of_other_steps_than_its_window_has() -> None:
+    """The kept steps take 43 % longer than the window's median: what the window's cost is, theirs need not be."""
+    run = Run(
+        step_times=timed(600), step_times_recorded=timed(700), recording_cost=RecordingCost(1.1, 0.02, 60, 9),
+        recorder="nsys",
+    )  # fmt: skip
+    found = inflation_of(graph_steps(run))
+    assert (found.unrecorded_ns, found.low_ns, found.high_ns, found.ratio) == (None, None, None, 1.1)
+    assert all(row.unrecorded_ns is None for row in found.parts)
+    assert found.text == (
+        "recording by nsys made the steps of its window (median 700 ns) 1.100 ± 0.020 times as long as without at the "
+        "same contexts, but the steps that the recording holds take 1.00 µs: of them it is not known"
+    )
+
+
+def test_a_window_alone_does_not_tell_how_windows_differ() -> None:
+    """Without windows that were not recorded, 3 % may be a mode of the GPU."""
+    found = inflation_of(graph_steps(Run(step_times=timed(800), recording_cost=RecordingCost(1.02, 0.004, 60))))
+    assert found.unrecorded_ns == 1000 and found.ratio_error == pytest.approx(0.0303, abs=1e-4)
 
 
 @pytest.mark.parametrize("ratio", [0.995, 1.005])
 def test_nothing_is_taken_out_that_cannot_be_told(ratio: float) -> None:
-    run = Run(step_times=timed(800), recording_cost=RecordingCost(ratio, 0.01, 60), recorder="nsys")
+    run = Run(step_times=timed(800), recording_cost=RecordingCost(ratio, 0.01, 60, 9), recorder="nsys")
     found = inflation_of(graph_steps(run))
     assert (found.unrecorded_ns, found.high_ns) == (1000, 1000)
     assert found.low_ns == round(1000 / (ratio + 0.01))
@@ -122,14 +143,14 @@ def test_the_band_of_the_timed_steps_where_contexts_are_not_known() -> None:
     """80 % of steps lie between 700 and 900: the recorded 1000 are 1.25 times the median, and 1.11 to 1.43 times."""
     found = inflation_of(graph_steps(Run(step_times=timed(800, 700, 900))))
     assert (found.low_ns, found.unrecorded_ns, found.high_ns) == (700, 800, 900)
-    assert cells_of(found)["decode", "gap_host"] == (200, 78, 0, 200)
-    assert cells_of(found)["decode", "compute"] == (600, 585, 300, 600)
+    assert cells_of(found)["decode", "gap_host"] == (200, 70, 0, 200)
+    assert cells_of(found)["decode", "compute"] == (600, 596, 300, 600)
 
 
 def test_steps_with_a_prefill_are_left_out() -> None:
     found = inflation_of(graph_steps(Run(step_times=timed(800)), prefill_at=1))
     assert found.recorded_ns == 1000
-    assert cells_of(found)["decode", "compute"] == (600, 585, 400, 600)
+    assert cells_of(found)["decode", "compute"] == (600, 596, 400, 600)
     assert {row.phase for row in found.parts} == {"decode"}
 
 
@@ -150,9 +171,9 @@ def test_waiting_for_a_late_host_gives_too() -> None:
     found = inflation_of(waiting(Run(step_times=timed(650))))
     rows = {row.part: (row.recorded_ns, row.lengthened_ns, row.unrecorded_ns) for row in found.parts}
     assert rows["collective"] == (400, 300, 250)
-    assert rows["compute"] == (200, 0, 196)
+    assert rows["compute"] == (200, 0, 199)
     gaps = [values for part, values in rows.items() if part.startswith("gap_")]
-    assert (sum(v[0] for v in gaps), sum(v[2] or 0 for v in gaps)) == (400, 204)
+    assert (sum(v[0] for v in gaps), sum(v[2] or 0 for v in gaps)) == (400, 201)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +253,7 @@ def by_part(found: Inflation) -> dict[str, InflationPart]:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_recorder_is_taken_out(name: str) -> None:
-    """What the engine's step is without the planted cost: within 1.3 % of it, and within the range of each part."""
+    """What the engine's step is without the planted cost: within 0.9 % of it, and within the range of each part."""
     plain, recorded = (run(*plans) for plans in PLANTED[name])
     truth = inflation_of(plain)
     assert truth.recorded_ns is not None
@@ -243,7 +264,7 @@ def test_a_planted_recorder_is_taken_out(name: str) -> None:
         true = expected.pop(part, 0)
         assert row.low_ns is not None and row.unrecorded_ns is not None and row.high_ns is not None
         assert row.low_ns <= true <= row.high_ns
-        assert abs(row.unrecorded_ns - true) < 0.013 * truth.recorded_ns
+        assert abs(row.unrecorded_ns - true) < 0.009 * truth.recorded_ns
     assert expected == {}
 
 
@@ -262,9 +283,12 @@ def test_shares_sum_to_what_is_shared(own: list[int], total: int) -> None:
 def test_estimates_of_any_step(cells: list[tuple[int, float]], data: st.DataObject) -> None:
     recorded, host = [own for own, _ in cells], [int(own * part) for own, part in cells]
     target = data.draw(st.integers(0, sum(recorded) + 100))
-    found = without_excess(recorded, host, target)
+    most = [data.draw(st.integers(late, own)) for own, late in zip(recorded, host, strict=True)]
+    found = without_excess(recorded, host, target, most)
     assert sum(found) == min(target, sum(recorded))
     assert all(0 <= one <= own for one, own in zip(found, recorded, strict=True))
+    if sum(recorded) - target <= sum(most):
+        assert all(own - one <= can for one, own, can in zip(found, recorded, most, strict=True))
 
 
 @settings(max_examples=60, deadline=None)
@@ -296,26 +320,26 @@ def test_inferred_phases_are_not_checked_against_annotated_ones() -> None:
     assert analyze([Recording(one.name, str(one.path), one.trace) for one in opened])[0].recorder_checks == ()
 
 
-def test_a_window_that_was_faster_than_the_rest_is_told() -> None:
+def test_a_window_in_the_gpus_other_mode_is_not_told_from_the_spread() -> None:
     """In ``tp1-dflash-recorders-2/c1-cupti`` gaps inside graphs are a quarter of those in every other window at 1."""
     one = open_recordings(TRACES / "tp1-dflash-recorders-2" / "c1-cupti")[0]
     found = inflation_of(one.trace)
     assert (found.recorded_ns, found.measured_ns) == (8_013_248, 8_075_162)
     assert found.text == (
-        "a step recorded by cupti is 0.974 ± 0.003 times as long as without at the same contexts: what recording cost "
-        "is not known"
+        "what recording by cupti cost cannot be told from the spread (a step is 0.974 ± 0.030 times as long as without "
+        "at the same contexts: 8.01 ms here; over all contexts the median without it is 8.08 ms)"
     )
     assert all(row.unrecorded_ns == row.recorded_ns for row in found.parts)
 
 
-def test_two_windows_of_124_passes_by_nsys_and_by_cupti() -> None:
-    """Each of over 100,000 records: CUPTI makes steps longer by as much as nsys, within the errors."""
+def test_windows_of_124_passes_by_nsys_and_by_cupti() -> None:
+    """Each of over 100,000 records."""
     costs = {}
     for name in ("tp1-dflash-long-1", "tp1-dflash-long-2"):
         for one in open_recordings(TRACES / name):
             found, cost = inflation_of(one.trace), one.trace.run.recording_cost
-            assert cost is not None and cost.steps == 122
-            costs[one.name] = (found.recorder, round(found.ratio or 0, 3), round(found.ratio_error or 0, 3))
+            assert cost is not None and (cost.steps, cost.windows) == (122, 0)
+            costs[one.name] = (found.recorder, round(cost.ratio, 3), round(cost.error, 3))
     assert costs == {
         "tp1-dflash-long-1/c1": ("nsys", 1.01, 0.002),
         "tp1-dflash-long-1/c1-cupti": ("cupti", 1.022, 0.012),
@@ -325,11 +349,14 @@ def test_two_windows_of_124_passes_by_nsys_and_by_cupti() -> None:
 
 
 def test_host_time_is_what_a_recorder_lengthens() -> None:
-    """Eager, at batch 1: of what nsys' step has more than CUPTI's, less than 3 % lies in kernels."""
+    """Eager, at batch 1: kernels take as long by each recorder, and nsys' step is 70 % longer than CUPTI's."""
     opened = {one.name.split("/")[-1]: one.trace for one in open_recordings(TRACES / "tp1-dflash-eager")}
-    by_cupti, by_nsys = (by_part(inflation_of(opened[name])) for name in ("c1-cupti", "c1"))
-    more = {part: row.recorded_ns - by_cupti[part].recorded_ns for part, row in by_nsys.items()}
-    assert sum(more.values()) > 20_000_000 and 0 < more["compute"] / sum(more.values()) < 0.03
+    parts = {name: by_part(inflation_of(trace)) for name, trace in opened.items()}
+    kernels = [parts[name]["compute"].recorded_ns for name in ("c1", "c1-cupti", "c1-torch")]
+    assert (max(kernels) - min(kernels)) / min(kernels) < 0.003
+    by_cupti, by_nsys = (sum(row.recorded_ns for row in parts[name].values()) for name in ("c1-cupti", "c1"))
+    assert by_nsys / by_cupti > 1.65
+    assert inflation_of(opened["c1"]).unrecorded_ns is None, "the recording holds the longest steps of its window"
 
 
 def test_three_recorders_agree_on_one_run() -> None:
@@ -350,14 +377,14 @@ def test_three_recorders_agree_on_one_run() -> None:
 
 
 def test_a_reference_step_with_the_time_that_it_might_take() -> None:
-    """Of a step that the GPU fills, all parts give alike, and host time more."""
+    """More than records can cost: of a step that the GPU fills, all parts give alike."""
     one = open_recordings(TRACES / "tp1-dflash" / "c1")[0]
-    without = replace(one.trace.run, step_times=timed(7_500_000), recording_cost=None, recorder="nsys")
+    without = replace(one.trace.run, step_times=timed(7_000_000), recording_cost=None, recorder="nsys")
     found = inflation_of(one.trace.with_run(without))
-    assert sum(row.unrecorded_ns or 0 for row in found.parts) == 7_500_000
+    assert sum(row.unrecorded_ns or 0 for row in found.parts) == 7_000_000
     rows = {(row.phase, row.part): (row.unrecorded_ns or 0) / row.recorded_ns for row in found.parts}
     assert rows["verify", "compute"] == pytest.approx(rows["verify", "gap_in_graph"], abs=1e-4)
-    assert rows["verify", "compute"] == pytest.approx(0.92, abs=0.01) and rows["draft", "gap_graph_launch"] < 0.5
+    assert rows["verify", "compute"] == pytest.approx(0.86, abs=0.01)
     assert found.ops["verify"] == 553
 
 

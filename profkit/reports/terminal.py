@@ -323,16 +323,19 @@ def _overview(traces: Sequence[TraceFigures], width: int) -> Table:
 
     "–" stands for what a recording has none of.
     """
-    columns = ("recording", "batch", "median step", "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
+    step = "median step" if width >= WIDE else "step"
+    columns = ("recording", "batch", step, "draft", "verify", "decode", "µs/token", "tokens/s", "first cause")
     rows = [_overview_row(trace) for trace in traces]
     empty = {"tokens/s": UNKNOWN}
     kept = [at for at, name in enumerate(columns) if any(row[at] != empty.get(name, "–") for row in rows)]
     kept = kept if width >= WIDE else [place for place in kept if columns[place] != "first cause"]
     table = _table("", *(columns[place] for place in kept))
     table.show_header, table.title = True, None
-    table.columns[0].overflow = "fold"
+    table.columns[0].overflow, table.columns[0].no_wrap = "fold", False
     for row in rows:
         table.add_row(*(row[place] for place in kept))
+    for column, place in zip(table.columns[1:], kept[1:], strict=True):
+        column.min_width = max(len(columns[place]), *(len(row[place]) for row in rows))
     return _words_left(table)
 
 

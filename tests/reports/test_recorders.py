@@ -38,6 +38,13 @@ def test_one_of_them_by_itself_has_all_tables() -> None:
     assert "CUDA graphs of the decode steps" in render_terminal(analyze([alone])[0], 110)
 
 
+@pytest.mark.parametrize("width", [80, 100, 110])
+def test_no_figure_is_cut_off_side_by_side(width: int) -> None:
+    rows = render_terminal(analyze(recordings())[0], width).split("side by side")[1].splitlines()[1:8]
+    assert "median step" in rows[0] or width < 96
+    assert not any("…" in row for row in rows) and all(len(row) <= width for row in rows)
+
+
 def test_tabs_name_each_sweep_once() -> None:
     names = ["tp1/c1", "tp1/c32", "ep2/c1", "alone", "tp1/c128"]
     assert tabs(names) == [("tp1", "c1"), ("", "c32"), ("ep2", "c1"), ("", "alone"), ("tp1", "c128")]

@@ -209,10 +209,10 @@ def test_no_line_is_drawn_through_what_is_none() -> None:
 def test_prediction_within_ten_percent_or_why_not() -> None:
     """At 16, 1,600 tokens/s of 16 requests at 3 tokens are cycles of 30 ms; 2,000 plain ones are steps of 8 ms."""
     assert economics_of(by_hand()).prediction == (
-        "The speed-up predicted from recorded steps is within 5 % of the measured one at 1 and 4; at 16 it is 17 % too "
-        "low (0.67 against 0.80): the measured throughput amounts to a cycle of 30.0 ms where 36.0 ms were recorded "
-        "(−17 %) and a plain step of 8.00 ms where 8.00 ms were recorded (+0 %), prefills and all lengths of context "
-        "included."
+        "The speed-up predicted from recorded steps is within 5 % of the measured one at 1 and 4; at 16 it is 16.7 % "
+        "too low (0.67 against 0.80): the measured throughput amounts to a cycle of 30.0 ms where 36.0 ms were "
+        "recorded (−17 %) and a plain step of 8.00 ms where 8.00 ms were recorded (0.0 %), prefills and all lengths of "
+        "context included."
     )
 
 
@@ -229,7 +229,7 @@ def test_unrecorded_steps_decide_where_there_are_any() -> None:
     assert "a cycle costs 4.50 plain steps at 16 and 1.25 at 1" in found.sentences[1]
     assert found.prediction.startswith(
         "The speed-up predicted from cycles timed without a recorder (at 16 only recorded) and plain steps timed "
-        "without a recorder (at 4 and 16 only recorded): at 1 it is 20 % too high"
+        "without a recorder (at 4 and 16 only recorded): at 1 it is 20.0 % too high"
     )
 
 

@@ -55,11 +55,15 @@ Columns = Mapping[str, I64]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 """What a column can hold, and sums of a few of them."""
 
+DEVICES = 2**31
+Number = Annotated[int, msgspec.Meta(ge=0, lt=DEVICES)]
+"""A GPU's number, which a trace holds in 32 bits."""
+
 
 class RecordedDevice(msgspec.Struct):
     """A GPU by the number that its process gives it; bandwidth in bytes per second."""
 
-    id: Count
+    id: Number
     name: str = ""
     sm_count: Count | None = None
     memory_bandwidth: Count | None = None
@@ -160,9 +164,22 @@ def _column(archive: Mapping[str, Any], name: str) -> I64:
 
 
 def _check(file: Path, header: Header, tables: Mapping[str, Columns]) -> None:
+    if header.ended_ns < header.began_ns:
+        raise InputError(file, "its window ends before it begins", ADVICE)
     for table, columns in tables.items():
         if len({len(column) for column in columns.values()}) > 1:
             raise InputError(file, f"the columns of {table} differ in length", ADVICE)
-    texts: Sequence[I64] = [columns[name] for columns in tables.values() for name in TEXTS if name in columns]
-    if any(len(column) and not UNKNOWN <= column.min() <= column.max() < len(header.strings) for column in texts):
+    if not _below(len(header.strings), _all(tables, *TEXTS)):
         raise InputError(file, "a record names a string that is not there", ADVICE)
+    if not _below(DEVICES, _all(tables, "device")):
+        raise InputError(file, "a record names a device that there cannot be", ADVICE)
+
+
+def _all(tables: Mapping[str, Columns], *names: str) -> list[I64]:
+    """The columns of any table that have one of ``names``."""
+    return [columns[name] for columns in tables.values() for name in names if name in columns]
+
+
+def _below(end: int, columns: Sequence[I64]) -> bool:
+    """Whether all values are unknown, or from 0 to before ``end``."""
+    return all(not len(column) or UNKNOWN <= column.min() <= column.max() < end for column in columns)

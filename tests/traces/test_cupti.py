@@ -118,7 +118,7 @@ def test_nodes_devices_and_source(tmp_path: Path) -> None:
 
 def test_times_count_from_the_first_windows_second(tmp_path: Path) -> None:
     one = small_step(11)
-    one.header.update(began_ns=BASE + 2_300_000_000)
+    one.header.update(began_ns=BASE + 2_300_000_000, ended_ns=BASE + 2_400_000_000)
     trace = read(tmp_path, one, small_step(22))
     assert (zero_utc_ns(tmp_path), trace.ops.start.tolist()) == (BASE, [40, 40])
     (tmp_path / "22.cupti").unlink()
@@ -285,6 +285,11 @@ CHANGES = {
     "texts": ({"kernels__start": np.array(["0"])}, {}, "kernels.start is no column of whole numbers"),
     "a string too many": ({"kernels__name": COLUMN + 3}, {}, "a record names a string that is not there"),
     "a string below none": ({"kernels__name": COLUMN - 2}, {}, "a record names a string that is not there"),
+    "a device too large": ({"kernels__device": COLUMN + 2**40}, {}, "a record names a device that there cannot be"),
+    "a device just too large": ({"kernels__device": COLUMN + 2**31}, {}, "a record names a device that there cannot"),
+    "a device below none": ({"kernels__device": COLUMN - 2}, {}, "a record names a device that there cannot be"),
+    "a header's device too large": ({}, {"devices": [{"id": 2**31}]}, "records (Expected `int` <= 2147483647 - at `$.de"),
+    "a window that ends first": ({}, {"began_ns": 2**61}, "its window ends before it begins"),
     "a newer schema": ({}, {"schema": "profkit.cupti/9", "pid": "new"}, "unknown schema 'profkit.cupti/9'; update"),
     "no process": ({}, {"pid": "eleven"}, "a damaged dump of CUPTI's records (Expected `int`, got `str`"),
     "no schema": ({}, {"schema": None}, "a damaged dump of CUPTI's records (Expected `str`, got `null`"),
@@ -300,6 +305,12 @@ def test_a_dump_that_makes_no_sense(change: str, tmp_path: Path) -> None:
     found = refused(path)
     assert found.startswith("11.cupti: ") and said in found
     assert found.split("; ")[-1] in ("record again", "update profkit")
+
+
+def test_the_largest_device(tmp_path: Path) -> None:
+    file = small_step().device(2**31 - 1, "0000:01:00.0")
+    trace = read_cupti(file.write(tmp_path / "11.cupti", kernels__device=COLUMN + 2**31 - 1))
+    assert trace.ops.device.tolist() == [device.device for device in trace.devices]
 
 
 def test_objects_are_not_unpickled(tmp_path: Path) -> None:

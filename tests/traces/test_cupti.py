@@ -288,7 +288,7 @@ CHANGES = {
     "a device too large": ({"kernels__device": COLUMN + 2**40}, {}, "a record names a device that there cannot be"),
     "a device just too large": ({"kernels__device": COLUMN + 2**31}, {}, "a record names a device that there cannot"),
     "a device below none": ({"kernels__device": COLUMN - 2}, {}, "a record names a device that there cannot be"),
-    "a header's device too large": ({}, {"devices": [{"id": 2**31}]}, "records (Expected `int` <= 2147483647 - at `$.de"),
+    "a header's device too large": ({}, {"devices": [{"id": 2**31}]}, "records (Expected `int` <= 2147483647"),
     "a window that ends first": ({}, {"began_ns": 2**61}, "its window ends before it begins"),
     "a newer schema": ({}, {"schema": "profkit.cupti/9", "pid": "new"}, "unknown schema 'profkit.cupti/9'; update"),
     "no process": ({}, {"pid": "eleven"}, "a damaged dump of CUPTI's records (Expected `int`, got `str`"),

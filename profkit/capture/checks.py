@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from profkit.traces import InputError, OutputError, UsageError
+from profkit.traces.nsys_export import find_nsys, nsys_version
 
 from .machine import visible_gpus
+from .nvtx import nvtx_lack, nvtx_version
 from .plan import Plan
 from .prompts import read_prompts
 from .settings import Settings
@@ -32,7 +33,6 @@ def check_plan(plan: Plan) -> None:
         _check_space(_existing(place))
     check_port(plan.settings.port)
     _check_gpus(plan.settings)
-    _check_plugin(plan)
     _check_prompts(plan.settings)
     for one in plan.passes:
         _check_models(plan, one.server)
@@ -99,12 +99,12 @@ def _check_prompts(settings: Settings) -> None:
     read_prompts(file)
 
 
-def _check_plugin(plan: Plan) -> None:
-    """Ranges are NVTX's for every recorder but the PyTorch profiler, which has its own."""
-    if set(plan.backends) == {"torch"}:
-        return
-    if importlib.util.find_spec("nvtx") is None:
-        raise UsageError("nvtx is not installed, so that steps could not be named; `pip install profkit[capture]`")
+def nvtx_faults(recorders: Sequence[str]) -> list[str]:
+    """What NVTX lacks for some of ``recorders``, if anything, with what to do."""
+    nsys = find_nsys() if "nsys" in recorders else None
+    lack = nvtx_lack(nvtx_version(), nsys_version(nsys) if nsys else ())
+    lacking = [name for name in recorders if lack and name in lack.recorders]
+    return [f"--backend {','.join(lacking)}: {lack.found}; {lack.remedy}"] if lack and lacking else []
 
 
 def _check_models(plan: Plan, server: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from .backends import BACKENDS
 from .checks import NEEDED_BYTES
 from .cupti import PACKAGE, SAMPLES_FROM, cupti_library, cupti_version, sampling_lacks
 from .machine import nvml
+from .nvtx import nvtx_lack, nvtx_version
 from .plugin import GROUP, NAME, TARGET, is_installed
 from .served_plugin import is_left_out, loads_plugins, served_plugin
 from .sglang_source import find_sglang, sglang_version
@@ -28,18 +29,16 @@ DRIVER_SETTINGS = Path("/proc/driver/nvidia/params")
 ADMIN_ONLY = "RmProfilingAdminOnly: 1"
 EXTRA = "pip install 'profkit[capture]'"
 CAPTURE = "capture"
-NSYS, CUPTI, TORCH = (f"--backend {name}" for name in BACKENDS)
-
-SEEN_BY_ALL, SEES_NEWER = (0, 2, 11), 2025
-"""The last release of nvtx whose ranges every nsys records, and the year of the first nsys that records later ones."""
+BACKEND = "--backend "
+NSYS, CUPTI, TORCH = (f"{BACKEND}{name}" for name in BACKENDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a capture needs. ``for_`` names what cannot be done without it, ``remedy`` what to do.
 
-    ``limited`` costs a part of what could be recorded, ``missing`` all of what ``for_`` names: ``capture``, or one
-    recorder (``--backend nsys``).
+    ``limited`` costs a part of what could be recorded, ``missing`` all of what ``for_`` names: ``capture``, or
+    recorders (``--backend nsys``, ``--backend nsys,cupti``).
     """
 
     what: str
@@ -60,7 +59,8 @@ def examine() -> list[Finding]:
 def recorders_of(findings: Sequence[Finding]) -> list[str]:
     """The recorders with which ``profkit capture`` would run."""
     missing = {finding.for_ for finding in findings if finding.status == "missing"}
-    return [] if CAPTURE in missing else [name for name in BACKENDS if f"--backend {name}" not in missing]
+    lost = {name for for_ in missing for name in for_.removeprefix(BACKEND).split(",")}
+    return [] if CAPTURE in missing else [name for name in BACKENDS if name not in lost]
 
 
 def _gpus() -> Iterator[Finding]:
@@ -132,14 +132,9 @@ def _torch() -> Finding:
 
 def _nvtx(nsys: tuple[int, ...]) -> Finding:
     """The package that annotates steps; older recorders do not see what newer releases of it push."""
-    if not _has("nvtx"):
-        return Finding("NVTX", "missing", "the package nvtx is not installed", CAPTURE, EXTRA)
-    version = _version("nvtx")
-    newer = tuple(int(part) for part in version.split(".") if part.isdigit()) > SEEN_BY_ALL
-    if nsys and nsys < (SEES_NEWER,) and newer:
-        known = ".".join(map(str, SEEN_BY_ALL))
-        remedy = f"pip install nvtx=={known}, or nsys {SEES_NEWER} or newer"
-        return Finding("NVTX", "missing", f"{version}, whose ranges this nsys does not see", NSYS, remedy)
+    version = nvtx_version()
+    if lack := nvtx_lack(version, nsys):
+        return Finding("NVTX", "missing", lack.found, f"{BACKEND}{','.join(lack.recorders)}", lack.remedy)
     return Finding("NVTX", "ok", version)
 
 

@@ -11,7 +11,7 @@ from profkit.sglang import RECORDER_VARIABLE
 from profkit.traces import OutputError, UsageError
 
 from .backends import Backend, backend_of
-from .checks import check_plan, check_port
+from .checks import check_plan, check_port, nvtx_faults
 from .collecting import collect
 from .context import Context
 from .importing import Window
@@ -66,6 +66,7 @@ def check_recorders(plan: Plan) -> None:
             backend.check()
         except UsageError as error:
             faults.append(str(error))
+    faults += nvtx_faults(plan.backends)
     if faults:
         raise UsageError("; ".join(dict.fromkeys(faults)))
 

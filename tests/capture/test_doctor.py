@@ -46,7 +46,8 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.Mon
     monkeypatch.setattr(doctor, "served_plugin", lambda environment: [EntryPoint(TARGET)])
     monkeypatch.delenv("SGLANG_PLUGINS", raising=False)
     monkeypatch.setattr(doctor, "_has", lambda module: True)
-    monkeypatch.setattr(doctor, "_version", lambda name: {"nvtx": "0.2.17"}.get(name, "2.11.0"))
+    monkeypatch.setattr(doctor, "_version", lambda name: "2.11.0")
+    monkeypatch.setattr(doctor, "nvtx_version", lambda: "0.2.17")
     monkeypatch.setattr(doctor, "DRIVER_SETTINGS", settings)
     yield monkeypatch
 
@@ -104,7 +105,7 @@ def test_a_host_with_nothing(host: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         ),
         ({"is_installed": lambda: False}, "profkit's plugin", "ok", ""),
         ({"_has": lambda module: module != "torch"}, "PyTorch", "missing", "it comes with SGLang"),
-        ({"_has": lambda module: module != "nvtx"}, "NVTX", "missing", "profkit[capture]"),
+        ({"nvtx_version": lambda: ""}, "NVTX", "missing", "profkit[capture]"),
     ],
 )
 def test_findings(host: pytest.MonkeyPatch, changed: dict[str, Any], what: str, status: str, says: str) -> None:
@@ -112,11 +113,8 @@ def test_findings(host: pytest.MonkeyPatch, changed: dict[str, Any], what: str, 
         host.setattr(doctor, name, value)
     found = finding(what)
     assert found.status == status and says in found.remedy
-    lost = (
-        {recorder for recorder in BACKENDS if f"--backend {recorder}" == found.for_} if status == "missing" else set()
-    )
-    lost = set(BACKENDS) if status == "missing" and found.for_ == "capture" else lost
-    assert bool(lost) == (status == "missing")
+    lost = set(found.for_.removeprefix("--backend ").split(",")) if status == "missing" else set()
+    assert lost <= set(BACKENDS) and bool(lost) == (status == "missing")
     assert doctor.recorders_of(doctor.examine()) == [recorder for recorder in BACKENDS if recorder not in lost]
 
 
@@ -136,6 +134,13 @@ def test_the_last_line_names_the_recorders_that_would_run(
     host.setattr(doctor, "_has", lambda module: module != "torch")
     assert main(["doctor", "--backend", "torch"]) == 3
     assert capsys.readouterr().out.splitlines()[-1] == "`profkit capture --backend torch` cannot run here yet."
+
+
+def test_torch_alone_needs_no_nvtx(host: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    host.setattr(doctor, "nvtx_version", lambda: "")
+    assert main(["doctor", "--backend", "torch"]) == 0
+    assert "without it: no --backend nsys,cupti; pip install 'profkit[capture]'" in capsys.readouterr().out
+    assert main(["doctor", "--backend", "cupti"]) == main(["doctor"]) == 3
 
 
 @pytest.mark.parametrize("backend", ["perf", "", ",", "nsys,"])
@@ -177,7 +182,7 @@ def test_whatever_is_amiss_has_a_remedy(host: pytest.MonkeyPatch) -> None:
     host.setattr(doctor, "nvml", lambda: contextlib.nullcontext(None))
     host.setattr(doctor, "DRIVER_SETTINGS", Path("/nowhere/params"))
     host.setattr(doctor.shutil, "disk_usage", lambda place: SimpleNamespace(free=2**20))
-    absent: dict[str, Any] = {"find_nsys": None, "find_sglang": None, "cupti_version": ""}
+    absent: dict[str, Any] = {"find_nsys": None, "find_sglang": None, "cupti_version": "", "nvtx_version": ""}
     for name, value in absent.items():
         host.setattr(doctor, name, lambda value=value: value)
     host.setattr(doctor, "_has", lambda module: False)

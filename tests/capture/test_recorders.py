@@ -11,12 +11,14 @@ import pytest
 from profkit.capture import cupti, cupti_library, load_settings, make_plan
 from profkit.capture.backends import BACKENDS, EmptyReportError, backend_of
 from profkit.capture.backends.torch import TorchBackend
+from profkit.capture.doctor import examine
 from profkit.capture.importing import Window
 from profkit.capture.plan import Plan
 from profkit.capture.record import Record
 from profkit.capture.run import dry_run
 from profkit.capture.secrets import Scrubber
 from profkit.capture.server import ServerError
+from profkit.cli import main
 from profkit.cli.capture import _summary
 from profkit.traces import StepTimes, UsageError, load_sweep, open_recordings
 from tests.capture import places
@@ -236,6 +238,46 @@ def test_cupti_says_before_the_start_what_is_missing(
     with pytest.raises(UsageError, match=f"--backend cupti: {said}"):
         backend.check()
     assert backend.environment()["NVTX_INJECTION64_PATH"] == str(library or "libcupti.so")
+
+
+OLD_NSYS = "0.2.17, whose ranges this nsys does not see; pip install nvtx==0.2.11, or nsys 2025 or newer"
+NO_NVTX = "the package nvtx is not installed; pip install 'profkit[capture]'"
+
+
+@pytest.mark.parametrize(
+    ("version", "nsys", "backends", "said"),
+    [
+        ("0.2.17", "2024.6.2", "nsys,cupti", f"--backend nsys: {OLD_NSYS}"),
+        ("0.2.17", "2024.6.2", "cupti,torch", ""),
+        ("0.2.17", "2025.1.1", "nsys", ""),
+        ("0.2.11", "2024.6.2", "nsys", ""),
+        ("", "2025.1.1", "nsys,torch,cupti", f"--backend nsys,cupti: {NO_NVTX}"),
+        ("", "2025.1.1", "cupti", f"--backend cupti: {NO_NVTX}"),
+        ("", "2025.1.1", "torch", ""),
+    ],
+)
+def test_what_nvtx_lacks_is_said_by_capture_as_by_doctor(
+    version: str, nsys: str, backends: str, said: str, place: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """By a dry run and by a capture, before anything starts."""
+    program = place / "nsys"
+    program.write_text(f"#!/bin/sh\necho NVIDIA Nsight Systems version {nsys}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NSYS", str(program))
+    monkeypatch.setattr("profkit.capture.checks.nvtx_version", lambda: version)
+    monkeypatch.setattr("profkit.capture.doctor.nvtx_version", lambda: version)
+    for name in ("nsys.NsysBackend", "cupti.CuptiBackend", "torch.TorchBackend"):
+        monkeypatch.setattr(f"profkit.capture.backends.{name}.check", lambda self: None)
+    common = ["capture", "--config", str(places.write_configuration(place)), "--backend", backends, "-o"]
+    assert main([*common, str(place / "out"), "--dry-run"]) == (2 if said else 0)
+    assert capsys.readouterr().err == (f"profkit: {said}\n" if said else "")
+    lost = {name for name in ("nsys", "cupti") if said and name in said.split(":")[0]}
+    (found,) = [one for one in examine() if one.what == "NVTX"]
+    assert lost <= set(found.for_.removeprefix("--backend ").split(",")) and (not said or found.found in said)
+    if said:
+        assert main([*common, str(place / "out")]) == 2 and said in capsys.readouterr().err
+        assert not (place / "out").exists()
 
 
 def test_torch_says_before_the_start_that_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profkit.analyzers.inflation import grouped
-from profkit.analyzers.inflation_recorders import JITTER, figure
+from profkit.analyzers.inflation_recorders import AGREEMENT, JITTER, figure
 from profkit.analyzers.inflation_result import Inflation, InflationPart, RecorderCheck, RecorderRow
 from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.vocabulary import HOST_PARTS, PARTS
@@ -24,7 +24,7 @@ GROUPS = {
 """What the parts are called together in a sentence."""
 
 TOLD = 0.01
-"""Share of the step below which a part is not told on a terminal."""
+"""Share of the step below which a part is not told on a terminal, unless recorders differ in it."""
 
 FOLDED = 1.02
 """How many times as long a step must be in the recording for the page to show its parts without being asked."""
@@ -82,40 +82,64 @@ def folded(found: Inflation) -> bool:
     return found.ratio is None or found.ratio < FOLDED
 
 
-def check_block(check: RecorderCheck, wide: bool) -> Block:
-    """The check as a small table: the step, each phase's union, and parts that take a while; else only the spreads."""
-    known = check.is_taken_out
-    columns = ("", *(_columns(check.recorders, known) if wide else ("spread", "spread*")[: 1 + known]))
-    shown = [row for row in check.rows if row.part in ("step", "union") or max(row.recorded_ns) >= _told(check)]
-    rows = [(figure(row), *(_cells(row, known) if wide else _spreads(row)[: 1 + known])) for row in shown]
-    for row in check.ops:
-        counts = tuple(f"{count:,}" for count in row.ops) if wide else ()
-        rows.append((f"{phase_name(row.phase)}, number of ops", *counts, "same" if row.same else "differ"))
-    padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
-    which = f"Batch {check.batch_size} by {listed(list(check.recorders))}: ms per step, spreads in % of the figure"
-    title = which if wide else "Spreads, % of the figure"
-    notes = ("* after what recording costs is taken out, each recording by itself",) * known
-    return Block(title, columns, padded, (*notes, f"differences below {share(JITTER, 1)} of a step are jitter"))
+def check_blocks(check: RecorderCheck, width: int) -> tuple[Block, ...]:
+    """The check as a small table: the step, each phase's union, parts that take a while, and whatever differs.
+
+    What recording costs is taken out in more columns where a line of ``width`` holds them, else in a second table.
+    """
+    rows = [row for row in check.rows if row.part in ("step", "union") or row.differs or _takes_a_while(row, check)]
+    names = [("",), *((figure(row),) for row in rows), *((_number_of(one.phase),) for one in check.ops)]
+    recorded = _recorded(check, rows)
+    marks = [("",), *(("!" if row.differs else "",) for row in rows)] if any(row.differs for row in rows) else []
+    note = (f"! differs by more than {100 * AGREEMENT:g} % of the figure",) * bool(marks)
+    notes = (*note, f"differences below {share(JITTER, 1)} of a step are jitter")
+    which = f"Batch {check.batch_size} by {listed(list(check.recorders))}"
+    title = f"{which}: ms per step, spreads in % of the figure"
+    if not check.is_taken_out:
+        return (_table(title, notes, names, recorded, marks),)
+    without = _unrecorded(check, rows)
+    starred = [tuple(f"{name}*" for name in without[0]), *without[1:]]
+    stars = "* after what recording costs is taken out, each recording by itself"
+    whole = _table(title, (stars, *notes), names, recorded, starred, marks)
+    if _width(whole) <= width:
+        return (whole,)
+    second = f"{which}, without what recording costs: ms per step"
+    return _table(title, (), names, recorded), _table(second, notes, names[: len(without)], without, marks)
 
 
-def _columns(recorders: Sequence[str], known: bool) -> tuple[str, ...]:
-    recorded = (*recorders, "spread")
-    return (*recorded, *(f"{name}*" for name in recorded)) if known else recorded
+def _takes_a_while(row: RecorderRow, check: RecorderCheck) -> bool:
+    return max(row.recorded_ns) >= TOLD * min(check.rows[0].recorded_ns)
 
 
-def _told(check: RecorderCheck) -> float:
-    return TOLD * min(check.rows[0].recorded_ns)
+def _number_of(phase: str) -> str:
+    return f"{phase_name(phase)}, number of ops"
 
 
-def _cells(row: RecorderRow, known: bool) -> tuple[str, ...]:
-    recorded = (*map(_ms, row.recorded_ns), share(row.recorded_spread, 1))
-    if not known or row.unrecorded_ns is None or row.unrecorded_spread is None:
-        return recorded
-    return (*recorded, *map(_ms, row.unrecorded_ns), share(row.unrecorded_spread, 1))
+def _recorded(check: RecorderCheck, rows: Sequence[RecorderRow]) -> list[tuple[str, ...]]:
+    """Columns under their heads: figures as recorded, and numbers of ops."""
+    figures = [(*map(_ms, row.recorded_ns), share(row.recorded_spread, 1)) for row in rows]
+    ops = [(*(f"{count:,}" for count in row.ops), "same" if row.same else "differ") for row in check.ops]
+    return [(*check.recorders, "spread"), *figures, *ops]
 
 
-def _spreads(row: RecorderRow) -> tuple[str, ...]:
-    return tuple(share(one, 1) for one in (row.recorded_spread, row.unrecorded_spread) if one is not None)
+def _unrecorded(check: RecorderCheck, rows: Sequence[RecorderRow]) -> list[tuple[str, ...]]:
+    """Columns under their heads: figures after inflation is taken out."""
+    figures = [(*map(_ms, row.unrecorded_ns or ()), share(row.unrecorded_spread or 0.0, 1)) for row in rows]
+    return [(*check.recorders, "spread"), *figures]
+
+
+def _table(title: str, notes: tuple[str, ...], *columns: Sequence[tuple[str, ...]]) -> Block:
+    """Groups of columns side by side, each a head and its rows; those that have fewer rows end in empty cells."""
+    most = max(map(len, columns))
+    padded = [[*group, *[("",) * len(group[0])] * (most - len(group))] for group in columns if group]
+    head, *rows = (tuple(cell for part in line for cell in part) for line in zip(*padded, strict=True))
+    return Block(title, head, tuple(rows), notes)
+
+
+def _width(block: Block) -> int:
+    """The characters of a line, with two between columns."""
+    columns = list(zip(block.columns, *block.rows, strict=True))
+    return sum(max(map(len, column)) for column in columns) + 2 * (len(columns) - 1)
 
 
 def _ms(ns: int) -> str:

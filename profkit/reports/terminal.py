@@ -19,7 +19,7 @@ from profkit.traces import printable
 from .counters import activity_block, link_line
 from .custom_terminal import print_answer
 from .graph_terminal import Block, graph_blocks
-from .inflation import check_block, inflation_line, unknown_line
+from .inflation import check_blocks, inflation_line, unknown_line
 from .layers import layer_table
 from .prose import in_folder, say
 from .units import unknown_figures
@@ -78,7 +78,8 @@ def _recorders(console: Console, analysis: Analysis) -> None:
     """Whether several recorders of one run tell the same, and of which recordings it is not known what they cost."""
     for check in analysis.recorder_checks:
         console.print()
-        _block(console, check_block(check, console.width >= WIDE))
+        for block in check_blocks(check, console.width):
+            _block(console, block)
         say(console, f"{in_folder(check.traces)}: {check.text}.")
     if said := unknown_line(analysis.traces):
         console.print()

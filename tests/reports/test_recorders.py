@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit import Recording, analyze
+from profkit.analyzers.inflation_recorders import figure
 from profkit.reports.html import render_report, tabs
 from profkit.reports.terminal import render_terminal
 from profkit.traces import open_recordings
@@ -31,6 +32,29 @@ def test_only_the_first_recorder_has_all_tables() -> None:
         assert "Where a step goes, mean in ms" in blocks[name] and "What holds the step back" in blocks[name]
     assert said.count(f"c1, c1-cupti, c1-torch of {SWEEP.name}: recorded by") == 1
     assert f"{SWEEP.name}/c1-cupti: Verify" not in said and f"{SWEEP.name}/c1: Verify" in said
+
+
+@pytest.mark.parametrize("width", [80, 96, 140])
+def test_whatever_differs_is_marked_in_a_table_that_fits(width: int) -> None:
+    """Also parts that take little of a step; a narrow terminal has two tables of figures for each run."""
+    analysis, _ = analyze(recordings())
+    said = render_terminal(analysis, width)
+    assert max(map(len, said.splitlines())) <= width
+    for check in analysis.recorder_checks:
+        head = f"Batch {check.batch_size} by nsys, cupti and torch"
+        tables = [part.partition("\n\n")[0] for part in said.split(f"\n{head}")[1:]]
+        assert len(tables) in {80: (2,), 96: (1, 2), 140: (1,)}[width] and "…" not in "".join(tables)
+        small = [
+            row for row in check.rows if row.differs and max(row.recorded_ns) < 0.01 * check.rows[0].recorded_ns[0]
+        ]
+        assert check.batch_size > 1 or small
+        marked = [line for line in tables[-1].splitlines() if line.rstrip().endswith(" !")]
+        differing = [row for row in check.rows if row.differs]
+        for line, row in zip(marked, differing, strict=True):
+            assert line.startswith(f"{figure(row)} ") and row.unrecorded_ns
+            assert " ".join(f"{ns / 1e6:.3f}" for ns in row.unrecorded_ns) in " ".join(line.split())
+            assert any(line.startswith(f"{figure(row)} ") for line in tables[0].splitlines())
+        assert "! differs by more than 3 % of the figure" in tables[-1]
 
 
 def test_one_of_them_by_itself_has_all_tables() -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from profkit.traces import Trace
 
+from .accept_length import check_accept_len
 from .attribution import Attribution, attribute
 from .borrowed import with_borrowed_modules
 from .comparison import GIVEN, compare
@@ -61,8 +62,9 @@ def analyze(
 ) -> tuple[Analysis, tuple[Attribution, ...]]:
     """Analyse recordings; returns the figures and, in the same order, the attributions they rest on.
 
-    ``accept_len`` overrides what the recordings' own runs say.
+    ``accept_len`` overrides what the recordings' own runs say. Raises ``UsageError`` where a block cannot yield it.
     """
+    check_accept_len(((recording.name, recording.trace.run) for recording in recordings), accept_len)
     attributed = (with_counters_on_clock_of_ops(attribute(recording.trace, rules)) for recording in recordings)
     attributions = with_borrowed_modules(list(attributed))
     traces = tuple(
@@ -188,4 +190,7 @@ def _provenance(trace: Trace) -> Provenance:
         tokens_per_s=run.tokens_per_s,
         note=run.note,
         block_size=run.block_size,
+        tokens_per_s_before=run.tokens_per_s_before,
+        tokens_per_s_after=run.tokens_per_s_after,
+        timed_steps=run.step_times.steps if run.step_times else None,
     )

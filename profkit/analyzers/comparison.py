@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .eager_to_graphs import launched_eagerly
-from .result import Comparison, TraceFigures
+from .result import Comparison, Provenance, TraceFigures
 
 GIVEN = "given on the command line"
 """Where an accept length comes from that the user says."""
@@ -79,7 +79,22 @@ def _pair(plain: TraceFigures, speculative: TraceFigures) -> Comparison:
         measured,
         same_graphs,
         _text(batch, break_even, predicted, measured, same_graphs),
+        _measured_range(plain.provenance, speculative.provenance) if measured is not None else None,
     )
+
+
+def _measured_range(plain: Provenance, speculative: Provenance) -> tuple[float, float] | None:
+    """The least and the most of all quotients of the rates that were counted, once or twice a side."""
+    rates = [_counted(one) for one in (plain, speculative)]
+    if max(map(len, rates)) < 2:
+        return None
+    quotients = [ours / theirs for theirs in rates[0] for ours in rates[1]]
+    return min(quotients), max(quotients)
+
+
+def _counted(run: Provenance) -> list[float]:
+    twice = [rate for rate in (run.tokens_per_s_before, run.tokens_per_s_after) if rate]
+    return twice if len(twice) == 2 else [rate for rate in (run.tokens_per_s,) if rate]
 
 
 def timed_ns(trace: TraceFigures) -> int | None:

@@ -249,7 +249,11 @@ class Cause(Struct, frozen=True):
 
 
 class Provenance(Struct, frozen=True):
-    """Where a trace came from, as far as it may be told."""
+    """Where a trace came from, as far as it may be told.
+
+    ``tokens_per_s`` is the mean of the rates before and after the recording, where it was counted twice;
+    ``timed_steps`` are those that the engine's host timed without a recorder.
+    """
 
     tool: str
     tool_version: str
@@ -262,6 +266,9 @@ class Provenance(Struct, frozen=True):
     tokens_per_s: float | None
     note: str
     block_size: int | None = None
+    tokens_per_s_before: float | None = None
+    tokens_per_s_after: float | None = None
+    timed_steps: int | None = None
 
 
 class GraphPrediction(Struct, frozen=True):
@@ -318,7 +325,11 @@ def sweep_of(trace: TraceFigures) -> str:
 
 
 class Comparison(Struct, frozen=True):
-    """A speculative trace beside a plain one of the same batch size."""
+    """A speculative trace beside a plain one of the same batch size.
+
+    ``measured_range`` is from the least to the most that the measured speed-up is with the rates before and after each
+    recording; ``None`` where neither side was counted twice.
+    """
 
     baseline: str
     speculative: str
@@ -328,6 +339,7 @@ class Comparison(Struct, frozen=True):
     measured_speedup: float | None
     same_graphs: bool
     text: str
+    measured_range: tuple[float, float] | None = None
 
 
 class GainPart(Struct, frozen=True):

@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace as replace_fields
 
 from profkit.analyzers import Recording, Rules, attribute, load_rules
+from profkit.analyzers.accept_length import check_accept_len
 from profkit.analyzers.borrowed import with_borrowed_modules
 from profkit.analyzers.diff import Context, Diff, Per, Side, diff, pair_recordings, pair_up, parse_limit
 from profkit.traces import UsageError, printable, sweep_of
@@ -107,6 +108,7 @@ def _two(paths: Sequence[Path], baseline: str | None) -> tuple[Path, Path]:
 
 
 def _sides(path: Path, recordings: Sequence[Recording], rules: Rules, accept_len: float | None) -> list[Side]:
+    check_accept_len(((one.name, one.trace.run) for one in recordings), accept_len)
     sweep = sweep_of(path)
     return [
         Side.of(one.name, one.path, attribute(one.trace, rules), _context(sweep, Path(one.path)), accept_len)

@@ -46,8 +46,9 @@ def outcome_of(analysis: Analysis, one: Comparison) -> Outcome | None:
     """The word for a pair: that of its economics, where it has some."""
     rows = [row for found in analysis.economics for row in found.rows]
     told = (row.outcome for row in rows if (row.plain.trace, row.speculative.trace) == (one.baseline, one.speculative))
-    speedup = one.predicted_speedup if one.measured_speedup is None else one.measured_speedup
-    return next(told, outcome(speedup))
+    measured = one.measured_speedup is not None
+    speedup = one.measured_speedup if measured else one.predicted_speedup
+    return next(told, outcome(speedup, one.measured_range if measured else None))
 
 
 def untold_gains(analysis: Analysis) -> list[Gain]:

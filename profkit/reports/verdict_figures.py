@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from profkit.analyzers.economics.outcome import from_to
 from profkit.analyzers.economics.result import Economics, Row
 from profkit.analyzers.economics.words import batch
 
@@ -56,10 +57,11 @@ def break_even_figure(found: Economics) -> Markup:
     cost = Line("cost", tuple(row.break_even for row in rows))
     implied = tuple(row.measured_break_even for row in rows)
     ends = [row.break_even_ci95[1] if row.break_even_ci95 else row.break_even for row in rows]
+    ends += [row.measured_break_even_range[1] for row in rows if row.measured_break_even_range]
     top = 1.3 * max(*ends, *(value or 0.0 for value in (*accept.values, *implied)))
     x, y = concurrency_scale([row.batch_size for row in rows]), upright(0.0, top)
     body = [_pays(rows, x, y), _band(rows, x, y), _frame(rows, x, y, "tokens per step and request")]
-    body += [_mark(found, x), _lines(rows, [accept, cost], x, y, implied)]
+    body += [_mark(found, x), _whiskers(rows, x, y), _lines(rows, [accept, cost], x, y, implied)]
     return _drawing("Break-even accept length over concurrency, and the accept length", body)
 
 
@@ -103,9 +105,9 @@ def _lines(rows: Sequence[Row], lines: Sequence[Line], x: Scale, y: Scale, impli
         drawn += [f'<circle class="dot {line.kind}" cx="{at}" cy="{up}" r="4"/>' for at, up in points]
     places = [x(row.batch_size) for row in rows]
     hollow = [None if value is None else y(value) for value in implied] or [None] * len(rows)
-    for place, up, value in zip(places, hollow, implied, strict=False):
+    for row, place, up, value in zip(rows, places, hollow, implied, strict=False):
         if up is not None:
-            said = f"<title>{value:.2f} by measured throughput</title>"
+            said = f"<title>{value:.2f} by measured throughput{_ends(row)}</title>"
             drawn.append(f'<circle class="hollow" cx="{place}" cy="{up}" r="6.5">{said}</circle>')
     shown = spaced(places, APART)
     rooms = [b - a for a, b in pairwise(places[at] for at in shown)]
@@ -160,12 +162,26 @@ def _band(rows: Sequence[Row], x: Scale, y: Scale) -> str:
     return f'<polygon class="band" points="{path([*above, *below])}"/>' if len(known) > 1 else ""
 
 
+def _whiskers(rows: Sequence[Row], x: Scale, y: Scale) -> str:
+    """From where to where the hollow dots move with the counts before and after the recordings."""
+    known = [(x(row.batch_size), row.measured_break_even_range) for row in rows if row.measured_break_even_range]
+    drawn = [
+        f"M{at - 5:g} {y(ends[0])}h10M{at - 5:g} {y(ends[1])}h10M{at} {y(ends[0])}V{y(ends[1])}" for at, ends in known
+    ]
+    return "".join(f'<path class="whisker" d="{one}"/>' for one in drawn)
+
+
+def _ends(row: Row) -> str:
+    return f", {from_to(row.measured_break_even_range)} by counts" if row.measured_break_even_range else ""
+
+
 def _mark(found: Economics, x: Scale) -> str:
-    """The concurrency up to which it pays."""
+    """The concurrency up to which it pays by its steps, which measured throughput may say otherwise."""
     at = found.crossover.estimate.at
     if at is None:
         return ""
     place = x(at)
     beside, anchor = (place - 5, "end") if place > (LEFT + RIGHT) / 2 else (place + 5, "start")
-    label = f'<text class="value" x="{beside:g}" y="{TOP + 10}" text-anchor="{anchor}">pays up to {batch(at)}</text>'
+    said = f"by steps: pays up to {batch(at)}"
+    label = f'<text class="value" x="{beside:g}" y="{TOP + 10}" text-anchor="{anchor}">{said}</text>'
     return f'<path class="mark" d="M{place} {TOP}V{BOTTOM}"/>{label}'

@@ -255,7 +255,9 @@ class RecordingCost:
 class Run:
     """What is known of the served run apart from the recording itself.
 
-    ``tokens_per_s`` was measured without a recorder; ``graph_batch_sizes`` are the captured batch sizes.
+    ``tokens_per_s`` was measured without a recorder: the mean of the rates ``tokens_per_s_before`` and
+    ``tokens_per_s_after`` the recording, where it was counted twice. ``graph_batch_sizes`` are the captured batch
+    sizes.
     ``step_times`` are those of decode steps of ``concurrency`` requests while nothing was recorded,
     ``step_times_recorded`` those of the same server within the recording; ``recording_cost`` compares both at the same
     contexts, which the recorded steps need not share with all others.
@@ -280,6 +282,8 @@ class Run:
     recorder: str = ""
     counter_interval_ns: int | None = None
     counter_clock_error_ns: int | None = None
+    tokens_per_s_before: float | None = None
+    tokens_per_s_after: float | None = None
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -211,6 +211,8 @@ def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
         accept_len=run.accept_len if run.accept_len is not None else simulated,
         accept_len_source="reported by the server" if run.accept_len is not None else "simulated, by the settings",
         tokens_per_s=run.tokens_per_s,
+        tokens_per_s_before=run.tokens_per_s_before,
+        tokens_per_s_after=run.tokens_per_s_after,
         block_size=sweep.block_size,
         graph_batch_sizes=tuple(sweep.graph_batch_sizes),
         engine=sweep.engine,

@@ -8,7 +8,7 @@ import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers.economics.result import Economics
-from profkit.traces import StepTimes, open_recordings
+from profkit.traces import StepTimes, UsageError, open_recordings
 from tests.analyzers.test_sweeps import TRACES, analysed
 
 PAIRS = ["tp1", "ep2"]
@@ -53,11 +53,14 @@ def test_prediction_against_measurement() -> None:
     assert errors == pytest.approx([0.0133, -0.0030, 0.1048, -0.0637, -0.0321, -0.0941], abs=0.0001)
     assert [abs(error) < 0.1 for error in errors] == [True, True, False, True, True, True]
     assert pair("ep2").prediction == (
-        "The speed-up predicted from recorded steps is within 10 % of the measured one at 1, 32 and 128."
+        "The speed-up predicted from recorded steps is within 10 % of the measured one at 1, 32 and 128. At 1, 32 and "
+        "128 throughput was counted once: how far the measured speed-up varies is not known."
     )
     assert pair("tp1").prediction == (
-        "The speed-up predicted from steps timed without a recorder is within 2 % of the measured one at 1 and 32; "
-        "at 128 it is 10.5 % too high (0.44 against 0.40): the measured throughput amounts to a cycle of 91.2 ms where "
+        "The speed-up predicted from steps timed without a recorder is within 2 % of the measured one at 1 (0.7 % "
+        "off the nearest end of the measured range of 2.21 to 2.24) and 32 (inside the measured range of 0.99 to "
+        "1.01); at 128 it is 10.5 % too high (0.44 against 0.40), 1.1 % off the nearest end of the measured range of "
+        "0.36 to 0.43: the measured throughput amounts to a cycle of 91.2 ms where "
         "77.7 ms were timed (+17 %) and a plain step of 10.3 ms where 9.69 ms were timed (+6.2 %), prefills and all "
         "lengths of context included."
     )
@@ -78,6 +81,32 @@ def test_the_verdict_is_of_measured_throughput() -> None:
 def test_what_throughput_implies_lies_outside_of_the_intervals() -> None:
     """What the steps of one recording differ by does not hold how far throughput lies off."""
     assert pair("ep2").intervals.endswith("throughput implies, at 128 (3.29).")
+
+
+def test_both_counts_of_throughput_reach_the_verdict() -> None:
+    """At 128, ``sweep.json`` has 5,254 tokens/s before the window and 4,571 after; plain 12,699 and 12,169."""
+    row = pair("tp1").rows[2]
+    rates = (row.plain, "tokens_per_s_before"), (row.plain, "tokens_per_s_after")
+    assert [round(getattr(side, key)) for side, key in rates] == [12699, 12169]
+    assert row.measured_range == pytest.approx((4570.5 / 12699.2, 5253.6 / 12169.2), abs=1e-4)
+    assert [side.unrecorded_steps for side in (row.plain, row.speculative)] == [929, 113]
+    assert {row.measured_range for row in pair("ep2").rows} == {None}
+
+
+def test_where_steps_and_throughput_disagree_the_first_sentence_says_so() -> None:
+    assert (
+        "128 (1.08×), by throughput measured without a recorder, though at 128 its steps alone say that it loses by "
+        "2.4 %; predicted" in pair("ep2").sentences[0]
+    )
+
+
+def test_an_accept_length_above_the_block_is_refused() -> None:
+    opened = open_recordings(TRACES / "tp1-dflash")[0]
+    recordings = [Recording(opened.name, "", opened.trace)]
+    said = r"accept length 8.01: a block of 8 gives no more than 8 tokens a step \(tp1-dflash/c1\); give"
+    with pytest.raises(UsageError, match=said):
+        analyze(recordings, accept_len=8.01)
+    assert analyze(recordings, accept_len=8)[0].traces[0].cycle.accept_len == 8
 
 
 def test_verify_grows_by_the_request() -> None:

@@ -18,6 +18,7 @@ from profkit.reports.verdict_budget import budget_figure
 from profkit.reports.verdict_figures import break_even_figure, cycle_figure, throughput_figure
 from profkit.reports.verdict_scales import Scale, spaced
 from tests.analyzers.sweeps_by_hand import MS, Cells, analysis_of, by_hand, economics_of, even, step
+from tests.analyzers.test_economics import counted_twice
 from tests.reports.pages import analysed, page, speculative
 from tests.reports.test_verdict_page import many
 
@@ -175,7 +176,7 @@ def test_drawings_hold_their_figures() -> None:
     ]
     assert {"tokens/s", "250", "500", "800", "960"} <= set(texts[0])
     assert {"ms", "4.00", "6.00", "36.0"} <= set(texts[1])
-    assert {"1.50", "2.40", "4.50", "3.00", "pays up to 5.9"} <= set(texts[2])
+    assert {"1.50", "2.40", "4.50", "3.00", "by steps: pays up to 5.9"} <= set(texts[2])
     assert {"1: 1.50 plain steps, 6.00 ms", "16: 4.50 plain steps, 36.0 ms"} <= set(texts[3])
 
 
@@ -192,6 +193,30 @@ def test_hollow_dots_are_what_throughput_implies() -> None:
     assert (up[1] - up[0]) / (cost[1] - cost[0]) == pytest.approx((2.5 - 1.5) / (2.4 - 1.5), rel=0.02)
     without = str(break_even_figure(economics_of(without_throughput())))
     assert 'class="hollow"' not in without
+
+
+def test_whiskers_are_the_measured_range() -> None:
+    """Counts of 1,500 and 1,700 tokens/s against 1,800 and 2,200 make break-evens of 3.18 to 4.40 about 3.75."""
+    traces = by_hand()
+    traces[4], traces[5] = counted_twice(traces[4], 1800, 2200), counted_twice(traces[5], 1700, 1500)
+    found = economics_of(traces)
+    drawing = ElementTree.fromstring(str(break_even_figure(found)))
+    (whisker,) = [one.attrib["d"] for one in drawing.iter("path") if one.get("class") == "whisker"]
+    top, bottom = sorted(float(up) for up in re.findall(r"M[\d.]+ ([\d.]+)h", whisker))
+    dot = [float(one.attrib["cy"]) for one in drawing.iter("circle") if one.get("class") == "hollow"][2]
+    cost = [float(one.attrib["cy"]) for one in drawing.iter("circle") if one.get("class") == "dot cost"]
+    scale = (cost[0] - cost[2]) / (4.5 - 1.5)
+    assert (dot - top, bottom - dot) == pytest.approx((scale * 0.65, scale * (3.75 - 3.1765)), abs=0.3)
+    assert "3.75 by measured throughput, 3.18 to 4.40 by counts" in str(break_even_figure(found))
+    assert "whisker" not in str(break_even_figure(economics_of(by_hand())))
+
+
+def test_the_page_tells_measured_ranges_and_what_is_by_steps() -> None:
+    traces = by_hand()
+    traces[4], traces[5] = counted_twice(traces[4], 1800, 2200), counted_twice(traces[5], 1700, 1500)
+    said = render_of(traces)
+    assert '0.80× <span class="faint">(0.68 … 0.94)</span>' in said and "(counted once)" in said
+    assert "<b>Break-even, by steps</b>" in said and "<b>Where a cycle goes, by steps</b>" in said
 
 
 def test_labels_step_aside_where_lines_cross() -> None:

@@ -18,7 +18,7 @@ from .lever import lever_of
 from .outcome import decided_by, outcome_of
 from .result import Basis, Crossover, Decided, Economics, Range, Row
 from .trust import intervals, prediction
-from .words import crossover_text, what_moves, where, why
+from .words import crossover_text, recorded_steps, what_moves, where, why
 
 Key = tuple[str, str, bool, str]
 """Both configurations, whether they ran with graphs, and the folder of the speculative sweep."""
@@ -118,11 +118,26 @@ def _row(one: Comparison, named: Mapping[str, TraceFigures]) -> Row:
         headroom=accept_len - break_even if accept_len else None,
         headroom_share=accept_len / break_even - 1 if accept_len else None,
         predicted_speedup=predicted,
-        predicted_ci95=(accept_len / interval[1], accept_len / interval[0]) if accept_len and interval else None,
+        predicted_ci95=_over(accept_len, interval),
         measured_speedup=measured,
         prediction_error=predicted / measured - 1 if predicted and measured else None,
         measured_break_even=accept_len / measured if accept_len and measured else None,
+        measured_range=one.measured_range,
+        measured_break_even_range=_over(accept_len, one.measured_range),
+        error_off_range=_off_range(predicted, one.measured_range),
     )
+
+
+def _over(accept_len: float | None, ends: Range | None) -> Range | None:
+    """From break-evens to speed-ups, and back."""
+    return (accept_len / ends[1], accept_len / ends[0]) if accept_len and ends else None
+
+
+def _off_range(predicted: float | None, ends: Range | None) -> float | None:
+    """How far ``predicted`` lies off the nearest end of a range, relative to that; 0 inside."""
+    if predicted is None or ends is None:
+        return None
+    return predicted / min(max(predicted, ends[0]), ends[1]) - 1
 
 
 def _basis(timed: Sequence[int | None]) -> Basis:
@@ -140,7 +155,7 @@ def _crossover(rows: Sequence[Row]) -> Crossover:
     estimate = crossing(batch_sizes, [row.headroom for row in rows])
     low, high = (crossing(batch_sizes, [_margin(row, end) for row in rows]) for end in (1, 0))
     measured = crossing(batch_sizes, [math.log(row.measured_speedup) if row.measured_speedup else None for row in rows])
-    text = crossover_text(batch_sizes, estimate, low, high, _again(rows))
+    text = crossover_text(batch_sizes, estimate, (low, high, recorded_steps(rows)), _again(rows))
     return Crossover(estimate, low, high, measured, text)
 
 

@@ -28,6 +28,9 @@ def decoding_of(trace: TraceFigures) -> Decoding:
         us_per_token=step_ns(trace) / 1000 / tokens if tokens else None,
         tokens_per_s=rate,
         parts=_parts(trace),
+        tokens_per_s_before=trace.provenance.tokens_per_s_before,
+        tokens_per_s_after=trace.provenance.tokens_per_s_after,
+        unrecorded_steps=trace.provenance.timed_steps if timed_ns(trace) is not None else None,
     )
 
 

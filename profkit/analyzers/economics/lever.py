@@ -42,4 +42,5 @@ def _lever(row: Row, accept_len: float, block_size: int | None, basis: Decided) 
         part_ns=largest.ns * cycle / whole if largest else None,
         block_size=block_size,
         basis=basis,
+        outcome=outcome_of(row, basis),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..words import listed
 from .result import Decided, Outcome, Range, Row
@@ -16,7 +16,7 @@ VERBS: dict[Outcome, str] = {"wins": "wins", "even": "is even", "loses": "loses"
 def outcome(speedup: float | None, interval: Range | None = None) -> Outcome | None:
     """Whether speculation ``wins``, ``loses`` or is ``even``; ``None`` where the speed-up is not known.
 
-    It is even within 2 % of 1, and wherever the 95 % interval of the speed-up, if one is known, holds 1.
+    It is even within 2 % of 1, and wherever the interval or range of the speed-up, if one is known, holds 1.
     """
     if speedup is None:
         return None
@@ -25,20 +25,32 @@ def outcome(speedup: float | None, interval: Range | None = None) -> Outcome | N
     return "wins" if speedup > 1 else "loses"
 
 
-def outcomes_in_words(found: Iterable[tuple[object, float | None, Outcome | None]], noun: str = "") -> str:
+def outcomes_in_words(
+    found: Iterable[tuple[object, float | None, Outcome | None]],
+    noun: str = "",
+    ranges: Mapping[object, Range] | None = None,
+) -> str:
     """Where it wins, is even and loses: ``wins at 1 (1.32×) and loses at 128 (0.78×)``.
 
-    ``found`` is place, speed-up and outcome; ``noun`` says before the first place what they are.
+    ``found`` is place, speed-up and outcome; ``noun`` says before the first place what they are, and ``ranges`` where
+    the speed-up at a place lies between: ``wins at 1 (1.32×, 1.30 to 1.35)``.
     """
     places: dict[Outcome, list[str]] = {word: [] for word in VERBS}
     for at, speedup, word in found:
         if speedup is not None and word is not None:
-            places[word].append(f"{at} ({speedup:.2f}×)")
+            known_range = (ranges or {}).get(at)
+            spread = f", {from_to(known_range)}" if known_range else ""
+            places[word].append(f"{at} ({speedup:.2f}×{spread})")
     known = [(VERBS[word], listed(own)) for word, own in places.items() if own]
     if not known:
         return "cannot be compared"
     first = f"{known[0][0]} at {f'{noun} ' if noun else ''}{known[0][1]}"
     return listed([first, *(f"{verb} at {own}" for verb, own in known[1:])])
+
+
+def from_to(ends: Range) -> str:
+    """A range of speed-ups or accept lengths: ``0.36 to 0.43``."""
+    return f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
 def decided_by(rows: Sequence[Row]) -> Decided | None:
@@ -54,5 +66,5 @@ def speedup_of(row: Row, basis: Decided) -> float | None:
 
 
 def outcome_of(row: Row, basis: Decided) -> Outcome | None:
-    """The word for ``row`` on one basis; only predicted speed-ups have an interval."""
-    return outcome(speedup_of(row, basis), row.predicted_ci95 if basis == "predicted" else None)
+    """The word for ``row`` on one basis, weighed with what is known of how far its speed-up may lie off."""
+    return outcome(speedup_of(row, basis), row.predicted_ci95 if basis == "predicted" else row.measured_range)

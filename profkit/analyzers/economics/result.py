@@ -26,7 +26,9 @@ class Decoding(Struct, frozen=True):
 
     ``step_ns`` is the step that break-even rests on: ``unrecorded_ns``, the median that the engine's host timed without
     a recorder, where there is one, else ``recorded_ns``. ``throughput_ns`` is the step that
-    ``tokens_per_s``, measured without a recorder, amounts to: prefills of replaced requests included.
+    ``tokens_per_s``, measured without a recorder, amounts to: prefills of replaced requests included. It is the mean of
+    the rates before and after the recording, where there are both. ``unrecorded_steps`` are those behind
+    ``unrecorded_ns``.
     """
 
     trace: str
@@ -39,17 +41,24 @@ class Decoding(Struct, frozen=True):
     us_per_token: float | None
     tokens_per_s: float | None
     parts: tuple[PartTime, ...]
+    tokens_per_s_before: float | None = None
+    tokens_per_s_after: float | None = None
+    unrecorded_steps: int | None = None
 
 
 class Row(Struct, frozen=True):
     """Both decodings at one batch size. ``basis`` is ``mixed`` where one side's steps were timed without a recorder,
-    and the other's only recorded. Intervals are 95 %, from the spread of the recorded steps.
+    and the other's only recorded. ``*_ci95`` are 95 % intervals of the spread of the few recorded steps alone.
 
     ``headroom`` is accept length minus break-even, ``headroom_share`` the same over the break-even;
     ``prediction_error`` is predicted over measured speed-up, minus 1. Where the user says another accept length
     than the run's, nothing is measured of it. ``measured_break_even`` is what the measured throughput implies: accept
     length over measured speed-up. ``outcome`` is the word for the speed-up that the verdict rests on, and ``None``
     where that is not known.
+
+    Where throughput was counted before and after a recording, ``measured_range`` is from the least to the most of the
+    quotients, ``measured_break_even_range`` the accept length over these, and ``error_off_range`` how far the predicted
+    speed-up lies off the nearest end, relative to it: 0 inside.
     """
 
     batch_size: int
@@ -66,6 +75,9 @@ class Row(Struct, frozen=True):
     prediction_error: float | None
     measured_break_even: float | None = None
     outcome: Outcome | None = None
+    measured_range: Range | None = None
+    measured_break_even_range: Range | None = None
+    error_off_range: float | None = None
 
 
 class Growth(Struct, frozen=True):
@@ -96,7 +108,11 @@ class Crossing(Struct, frozen=True):
 
 
 class Crossover(Struct, frozen=True):
-    """Up to which batch size speculation pays, the 95 % interval of that, and what the measured throughput says."""
+    """Up to which batch size speculation pays by steps, and by measured throughput.
+
+    ``low`` and ``high`` are where the ends of the break-even's interval, the spread of the recorded steps, meet the
+    accept length.
+    """
 
     estimate: Crossing
     low: Crossing
@@ -110,6 +126,7 @@ class Lever(Struct, frozen=True):
 
     ``excess_ns`` is negative where speculation pays: what the cycle may grow by. The part is the cycle's largest, with
     its share of the recorded steps. On the ``basis`` of measured throughput, the cycle is the one that this amounts to.
+    ``outcome`` is the word for the row on that basis.
     """
 
     batch_size: int
@@ -122,6 +139,7 @@ class Lever(Struct, frozen=True):
     part_ns: float | None
     block_size: int | None
     basis: Decided = "predicted"
+    outcome: Outcome | None = None
 
 
 class Economics(Struct, frozen=True):

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from ..words import duration, listed, share
+from .outcome import from_to
 from .result import Decoding, Range, Row
-from .words import batches
+from .words import batches, recorded_steps, unrecorded_steps
 
 AGREES = 0.1
 """Predicted speed-ups are said to agree with measured ones up to this share."""
@@ -22,12 +23,31 @@ def prediction(rows: Sequence[Row]) -> str:
     said = []
     if fine:
         most = max(1, math.ceil(100 * max(fine.values()) - 1e-9))
-        said.append(f"is within {most} % of the measured one at {batches(list(fine))}")
+        places = [f"{row.batch_size}{_in_range(row)}" for row in rows if row.batch_size in fine]
+        said.append(f"is within {most} % of the measured one at {listed(places)}")
     said += [_off(row) for row in rows if row.batch_size in errors and row.batch_size not in fine]
     unchecked = [row.batch_size for row in rows if row.batch_size not in errors]
     said += [f"at {batches(unchecked)} it cannot be checked"] if unchecked else []
     start = f"The speed-up predicted from {basis(rows)}"
-    return f"{start} {'; '.join(said)}." if fine else f"{start}: {'; '.join(said)}."
+    return f"{start}{'' if fine else ':'} {'; '.join(said)}.{_counted_once(rows)}"
+
+
+def _in_range(row: Row) -> str:
+    """Where the prediction lies against the range of measured speed-ups, in brackets; empty where there is none."""
+    return f" ({_against_range(row.measured_range, row.error_off_range)})" if row.measured_range else ""
+
+
+def _against_range(ends: Range, off: float | None) -> str:
+    if not off:
+        return f"inside the measured range of {from_to(ends)}"
+    return f"{share(abs(off))} off the nearest end of the measured range of {from_to(ends)}"
+
+
+def _counted_once(rows: Sequence[Row]) -> str:
+    once = [row.batch_size for row in rows if row.measured_speedup is not None and row.measured_range is None]
+    if not once:
+        return ""
+    return f" At {batches(once)} throughput was counted once: how far the measured speed-up varies is not known."
 
 
 def _unchecked(rows: Sequence[Row]) -> str:
@@ -68,10 +88,11 @@ def _off(row: Row) -> str:
             sides.append(
                 f"a {name} of {duration(side.throughput_ns)} where {duration(side.step_ns)} were {was} ({off})"
             )
+    weighed = f", {_against_range(row.measured_range, row.error_off_range)}" if row.measured_range else ""
     return (
         f"at {row.batch_size} it is {abs(100 * error):.1f} % too {'high' if error > 0 else 'low'} ({predicted:.2f} "
-        f"against {measured:.2f}): the measured throughput amounts to {listed(sides)}, prefills and all lengths of "
-        "context included"
+        f"against {measured:.2f}){weighed}: the measured throughput amounts to {listed(sides)}, prefills and all "
+        "lengths of context included"
     )
 
 
@@ -80,15 +101,26 @@ def intervals(rows: Sequence[Row]) -> str:
     known = [(row, row.break_even_ci95) for row in rows if row.break_even_ci95]
     if not known:
         return ""
+    timed = unrecorded_steps(rows)
+    behind = f", while break-even rests on {timed} that were timed without a recorder" if timed else ""
     said = (
-        "The 95 % intervals hold only how much the steps of one recording differ: another recording of the same "
-        "configuration can lie outside"
+        f"The intervals are the spread of the {recorded_steps(rows)} of each recording alone{behind}: another "
+        "recording of the same configuration can lie outside"
     )
     implied = [(row, row.measured_break_even, interval) for row, interval in known if row.measured_break_even]
-    outside = [f"{row.batch_size} ({value:.2f})" for row, value, interval in implied if not _holds(interval, value)]
+    outside = [_implied(row, value) for row, value, interval in implied if not _holds(interval, value)]
     if outside:
         return f"{said}, and so does the break-even that measured throughput implies, at {listed(outside)}."
     return f"{said}; the break-even that measured throughput implies lies inside." if implied else f"{said}."
+
+
+def _implied(row: Row, value: float) -> str:
+    ends = (
+        f"; {from_to(row.measured_break_even_range)} by counts before and after"
+        if row.measured_break_even_range
+        else ""
+    )
+    return f"{row.batch_size} ({value:.2f}{ends})"
 
 
 def _holds(interval: Range, value: float) -> bool:

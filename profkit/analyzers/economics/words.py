@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from ..result import Gain
 from ..words import duration, listed, part_name, share
-from .outcome import outcomes_in_words, speedup_of
-from .result import Crossing, Crossover, Decided, Lever, Row
+from .outcome import VERBS, outcome_of, outcomes_in_words, speedup_of
+from .result import Crossing, Crossover, Decided, Lever, Outcome, Range, Row
 
 FROM_STEPS = "predicted from steps, "
 SOURCES: dict[Decided, str] = {"measured": "measured without a recorder", "predicted": "predicted from steps"}
@@ -22,18 +22,53 @@ def where(speculative: str, rows: Sequence[Row], crossover: Crossover, basis: De
         costs = listed([f"{row.break_even:.2f} plain steps at {row.batch_size}" for row in rows])
         return f"Whether {speculative} pays is unknown without its accept length; {FROM_STEPS}a cycle costs {costs}."
     found = [(row.batch_size, speedup_of(row, basis), row.outcome) for row in rows]
-    said = f"{speculative} {outcomes_in_words(found, 'concurrency')}"
+    ranges: dict[object, Range] = {row.batch_size: row.measured_range for row in rows if row.measured_range}
+    said = f"{speculative} {outcomes_in_words(found, 'concurrency', ranges if basis == 'measured' else {})}"
     if basis == "predicted":
         return f"{FROM_STEPS.capitalize()}{said}; {crossover.text.removeprefix(FROM_STEPS)}."
     meet = crossover.measured.at
     meeting = f", which meets plain decoding's at {batch(meet)}" if meet else ""
-    return f"{said}, by throughput {SOURCES[basis]}{meeting}; {crossover.text}."
+    return f"{said}, by throughput {SOURCES[basis]}{meeting}{_by_steps_alone(rows)}; {crossover.text}."
+
+
+def _by_steps_alone(rows: Sequence[Row]) -> str:
+    """Where the steps give another word than the measured throughput."""
+    words = [(row, outcome_of(row, "predicted")) for row in rows]
+    unlike = [(row, word) for row, word in words if word is not None and word != row.outcome]
+    said = [f"at {row.batch_size} its steps alone say that it {_verb(row, word)}" for row, word in unlike]
+    return f", though {listed(said)}" if said else ""
+
+
+def _verb(row: Row, word: Outcome) -> str:
+    """``loses by 2.3 %``; of ``even`` no figure."""
+    return VERBS[word] if word == "even" else f"{VERBS[word]} by {share(abs((row.predicted_speedup or 1.0) - 1))}"
+
+
+def recorded_steps(rows: Sequence[Row]) -> str:
+    """How many steps the intervals rest on: ``8 recorded steps``, ``8 to 16 recorded steps``."""
+    return f"{_count([side.steps for row in rows for side in (row.plain, row.speculative)])} recorded steps"
+
+
+def unrecorded_steps(rows: Sequence[Row]) -> str:
+    """How many unrecorded steps the break-even rests on: ``113 to 1,873``; empty where no side has any."""
+    counts = [side.unrecorded_steps for row in rows for side in (row.plain, row.speculative)]
+    known = [count for count in counts if count]
+    return _count(known) if known else ""
+
+
+def _count(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def crossover_text(
-    batch_sizes: Sequence[int], estimate: Crossing, low: Crossing, high: Crossing, again: Sequence[int]
+    batch_sizes: Sequence[int], estimate: Crossing, spread: tuple[Crossing, Crossing, str], again: Sequence[int]
 ) -> str:
-    """Up to which concurrency it pays, by step times and accept length, and at which recorded ones ``again``."""
+    """Up to which concurrency it pays, by step times and accept length, and at which recorded ones ``again``.
+
+    ``spread`` is from where to where the spread of so many recorded steps moves that.
+    """
+    low, high, steps = spread
     first, last = batch_sizes[0], batch_sizes[-1]
     if estimate.state == "unknown":
         return f"{FROM_STEPS}up to which concurrency it pays is unknown"
@@ -48,7 +83,7 @@ def crossover_text(
         said = f"{FROM_STEPS}it pays up to concurrency {batch(estimate.at or 0)}{beyond}"
     if "unknown" in (low.state, high.state) or low.state == high.state != "between":
         return said
-    return f"{said} (95 %: {_end(low, first, last)} to {_end(high, first, last)})"
+    return f"{said} (spread of the {steps}: {_end(low, first, last)} to {_end(high, first, last)})"
 
 
 def _end(end: Crossing, first: int, last: int) -> str:
@@ -91,6 +126,12 @@ def what_moves(lever: Lever | None) -> str:
 def _needed(lever: Lever) -> str:
     change = share(abs(lever.excess_ns), lever.cycle_ns)
     takes = f"(it takes {duration(lever.cycle_ns)}{', prefills included' if lever.basis == 'measured' else ''})"
+    if lever.outcome == "even":
+        way = "shorter" if lever.excess_ns > 0 else "longer"
+        return (
+            f"at concurrency {lever.batch_size}, where it is even, exactly even would be an accept length of "
+            f"{lever.accept_len_needed:.2f} (it is {lever.accept_len:.2f}) or a cycle {change} {way} {takes}"
+        )
     if lever.excess_ns > 0:
         return (
             f"to break even at concurrency {lever.batch_size} the accept length would have to be "
@@ -116,6 +157,8 @@ def _by_part(lever: Lever) -> str:
         return "; which part that would have to come from is unknown"
     part = f"{part_name(lever.phase, lever.group)}, {share(lever.part_ns, lever.cycle_ns)} of it as recorded,"
     change = share(abs(lever.excess_ns), lever.part_ns)
+    if lever.outcome == "even":
+        return f"; the largest part is {part.removesuffix(',')}"
     if lever.excess_ns <= 0:
         return f"; {part} could alone be {change} longer"
     if lever.excess_ns > lever.part_ns:

@@ -115,6 +115,18 @@ def differences(run: Run, base: Run) -> list[str]:
     return [f"{what} unknown" if None in of else what for what, of in both.items() if None in of or of[0] != of[1]]
 
 
+def speedup(run: Run, base: Run, at: str) -> float | None:
+    """Rate of ``run`` over that of ``base``; unknown where one was not noted."""
+    mine, theirs = run.tokens_per_s.get(at), base.tokens_per_s.get(at)
+    return mine / theirs if mine and theirs else None
+
+
+def best_plain(run: Run, plain: Sequence[Run], places: Sequence[str]) -> dict[str, Run]:
+    """The fastest plain run noted at each known concurrency that ``run`` was noted at too, whatever it differs in."""
+    known = {at: [base for base in plain if speedup(run, base, at)] for at in places if at != PEAK}
+    return {at: max(bases, key=lambda base: base.tokens_per_s[at]) for at, bases in known.items() if bases}
+
+
 def _tables(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterable[Table]:
     columns = [Column("against"), *(Column(f"at {at}") for at in places), Column("differs also in")]
     costs = {base.name: [break_even(run, base, at) for at in places] for base in plain}
@@ -139,9 +151,10 @@ def _sentences(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterabl
     certain = {base.name: [what for what in differences(run, base) if "unknown" not in what] for base in plain}
     fair = min(plain, key=lambda base: (len(certain[base.name]), len(differences(run, base))))
     costs = [(at, cost) for at in places if at != PEAK and (cost := break_even(run, fair, at)) is not None]
-    gains = [(at, (run.accept_len or 1) / cost) for at, cost in costs]
-    told = outcomes_in_words((at, gain, outcome(gain)) for at, gain in gains)
-    yield f"{run.name} against {fair.name}, the plain run most like it: drafting {told}."
+    told = _told((at, speedup(run, fair, at)) for at, _ in costs)
+    best = best_plain(run, plain, places)
+    beside = "" if all(base is fair for base in best.values()) else f"; {_against_best(run, best)}"
+    yield f"{run.name} against {fair.name}, the plain run most like it: drafting {told}{beside}."
     if costs:
         steps = listed([f"{cost:.2f} at {at}" for at, cost in costs])
         yield f"At these rates a cycle costs, in plain steps, {steps}, and yields {run.accept_len} tokens a request."
@@ -158,3 +171,15 @@ def _sentences(run: Run, plain: Sequence[Run], places: Sequence[str]) -> Iterabl
         )
     if PEAK in places:
         yield "Under “at peak” stand the best rates, each at a concurrency that was not noted and may differ."
+
+
+def _told(gains: Iterable[tuple[str, float | None]]) -> str:
+    return outcomes_in_words((at, gain, outcome(gain)) for at, gain in gains)
+
+
+def _against_best(run: Run, best: dict[str, Run]) -> str:
+    names = dict.fromkeys(base.name for base in best.values())
+    which = ", ".join(f"{name} at {listed([at for at, base in best.items() if base.name == name])}" for name in names)
+    gains = [(at, speedup(run, base, at)) for at, base in best.items()]
+    nowhere = "" if any(outcome(gain) == "wins" for _, gain in gains) else "wins nowhere: it "
+    return f"against the best plain run at each concurrency ({which}) it {nowhere}{_told(gains)}"

@@ -170,7 +170,8 @@ class Analyzer:
 class Answered:
     """An answer with the file of its analyzer and the question.
 
-    Of a throughput table, ``of`` is its title, and ``source`` says where its figures come from.
+    Of a throughput table, ``of`` is its title, ``source`` says where its figures come from, and ``note`` what else it
+    and its runs say of themselves.
     """
 
     file: str
@@ -178,6 +179,7 @@ class Answered:
     answer: Answer
     of: str | None = None
     source: str | None = None
+    note: str | None = None
 
 
 def _place(title: str, label: str) -> float:

@@ -71,7 +71,8 @@ def _ask(found: Found, given: Recordings | ThroughputTable) -> Answered | None:
         return None
     asked = Answered(printable(str(found.file)), printable(found.analyzer.title), answer)
     if isinstance(given, ThroughputTable):
-        return replace(asked, of=printable(given.title), source=printable(" ".join(given.source.split())))
+        own, source, note = (printable(text) for text in (given.title, " ".join(given.source.split()), given.notes))
+        return replace(asked, of=own, source=source, note=note or None)
     return asked
 
 

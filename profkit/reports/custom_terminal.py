@@ -25,6 +25,8 @@ def print_answer(console: Console, answered: Answered) -> None:
     say(console, " · ".join(filter(None, (answered.of, answered.file))))
     if answered.source:
         say(console, f"Source of the rates: {sentence(answered.source)}")
+    if answered.note:
+        say(console, f"Note: {sentence(answered.note)}")
     console.print()
     for shown in answered.answer.tables:
         # Rich makes a table without edges, whose columns it had to narrow, one character too wide.

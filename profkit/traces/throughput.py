@@ -50,6 +50,13 @@ class ThroughputTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         found = {at for run in self.runs for at in run.tokens_per_s}
         return tuple(sorted(found, key=lambda at: math.inf if at == PEAK else int(at)))
 
+    @property
+    def notes(self) -> str:
+        """The note of the table, and behind it each run's with its name, on one line."""
+        noted = [self.note, *(f"{run.name}: {run.note}" for run in self.runs if run.note.strip())]
+        lines = [" ".join(note.split()) for note in noted]
+        return " ".join(line if line.endswith(".") else f"{line}." for line in lines if line)
+
 
 def is_throughput_table(path: Path) -> bool:
     """Whether ``path`` is a file that says it is a throughput table; its name does not matter."""

@@ -26,7 +26,8 @@ def hostile() -> Answered:
         for kind in (Lines, Bars)
     ]
     table = Table(HOSTILE[1], [Column(name, name) for name in HOSTILE], [HOSTILE, [None, 1, 2.5, -3, "\ud800"]])
-    return Answered(HOSTILE[4], HOSTILE[3], Answer([*HOSTILE, "\x1b[31m"], [table], figures), HOSTILE[0], HOSTILE[2])
+    answer = Answer([*HOSTILE, "\x1b[31m"], [table], figures)
+    return Answered(HOSTILE[4], HOSTILE[3], answer, HOSTILE[0], HOSTILE[2], " ".join(HOSTILE))
 
 
 def with_recordings(*answers: Answered) -> str:

@@ -68,7 +68,7 @@ def test_the_figure_leaves_out_peak_and_breaks_where_nothing_is_known(eight: dic
 def test_which_baseline_is_fair(eight: dict[str, Any]) -> None:
     said = " ".join(eight["sentences"])
     assert "against EP8, the plain run most like it: drafting wins at 1 (1.32×) and 32 (1.03×), is even at 64 (0.99×) "
-    assert "is even at 64 (0.99×) and loses at 128 (0.78×)" in said
+    assert "is even at 64 (0.99×) and loses at 128 (0.78×); against the best" in said
     assert "TP8 with graphs and EP8 + DFlash without graphs differ in CUDA graphs: what tells them apart is not" in said
     assert "Whether EP8 ran with CUDA graphs is unknown" in said
     assert "At these rates a cycle costs, in plain steps, 2.65 at 1, 3.39 at 32, 3.55 at 64 and 4.46 at 128" in said
@@ -80,6 +80,61 @@ def test_which_baseline_is_fair(eight: dict[str, Any]) -> None:
         "EP8": "graphs unknown",
         "EP4": "parallelism, graphs unknown",
     }
+
+
+def test_the_main_sentence_names_the_best_plain_run_at_each_concurrency(eight: dict[str, Any]) -> None:
+    """86 / 98, 644 / 684, 924 / 975 and 1111 / 1449: it loses everywhere, which EP8 alone does not tell."""
+    assert eight["sentences"][0].endswith(
+        "; against the best plain run at each concurrency (TP8 with graphs at 1 and 32, EP4 at 64 and 128) it wins "
+        "nowhere: it loses at 1 (0.88×), 32 (0.94×), 64 (0.95×) and 128 (0.77×)."
+    )
+
+
+RATES = """
+tokens_per_s = { 1 = 50, 8 = 400 }
+[[run]]
+name = "other"
+tokens_per_s = { 1 = 40, 8 = OTHER, 16 = 700 }
+[[run]]
+name = "drafting"
+accept_len = 3
+tokens_per_s = { 1 = 75, 8 = 600, 32 = 900 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "ends"),
+    [
+        ("300", "drafting wins at 1 (1.50×) and 8 (1.50×)."),
+        ("500", "(plain at 1, other at 8) it wins at 1 (1.50×) and 8 (1.20×)."),
+        ("800", "(plain at 1, other at 8) it wins at 1 (1.50×) and loses at 8 (0.75×)."),
+    ],
+)
+def test_the_best_plain_run_is_named_where_it_is_another(
+    other: str, ends: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 no rate of drafting is known, of 32 none of plain decoding."""
+    (tmp_path / "t.toml").write_text(RUN + RATES.replace("OTHER", other), "utf-8")
+    monkeypatch.chdir(ROOT)
+    (found,) = answers_to(command, tmp_path / "t.toml")
+    assert found["answer"]["sentences"][0].endswith(ends) and found["note"] is None
+
+
+def test_notes_of_table_and_runs_are_shown(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (
+        RUN.replace("[[run]]", "note = 'Six  layers'\n[[run]]") + "note = 'ran twice'" + RATES.replace("OTHER", "300")
+    )
+    (tmp_path / "t.toml").write_text(text, "utf-8")
+    (found,) = answers_to(command, tmp_path / "t.toml")
+    assert found["note"] == "Six layers. plain: ran twice."
+    shown = command("analyze", tmp_path / "t.toml").out
+    assert "Note: Six layers. plain: ran twice." in shown
+    command("report", TABLE, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert (
+        "Note: The DFlash drafter has 6 layers and drafts blocks of 8 tokens. CUDA graphs crashed with DFlash" in page
+    )
 
 
 def home_with(folder: Path, rates: tuple[float, float] | None, accept_len: float | None = 3.5) -> Path:

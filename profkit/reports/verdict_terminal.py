@@ -19,12 +19,17 @@ from .verdict import MINOR, major_growth, outcome_of, sweeps_of, title_of, untol
 
 UNKNOWN = "unknown"
 NARROW = 108
-"""Below this width of the terminal the interval, the headroom and the error are left out."""
+"""Below this width of the terminal the interval, the headroom and the error stand in the table below."""
 
 COLUMNS = (
     "batch", "plain step", "cycle", "break-even", "95 %", "accept", "headroom", "predicted", "measured", "error",
     "outcome",
 )  # fmt: skip
+PROOF = ("95 %", "headroom", "error")
+RATES = ("µs per accepted token", "tokens/s")
+CLOSE = 0.1
+"""A line is called straight where no time lies further off it than this share: R² alone rests on the largest times."""
+
 BESIDE_SIZES, SIZE = 52, 7
 """Characters of the other columns of the table of parts, and of a concurrency's."""
 
@@ -34,6 +39,8 @@ def print_verdicts(console: Console, analysis: Analysis) -> None:
     for found in sweeps_of(analysis):
         console.print()
         console.print(_table(found, console.width))
+        console.print()
+        console.print(_rates(found, console.width))
         console.print()
         print_sentences(console, found)
         if found.growth:
@@ -76,8 +83,26 @@ def _print_parts(console: Console, found: Economics) -> None:
     console.print()
     grows = ", and how its time grows with the batch" if found.growth[0].r2 is not None else ""
     console.print(f"Where a cycle goes, in plain steps{grows}", style="bold")
-    console.print(f"as recorded; parts of at least {100 * MINOR:.0f} % of a step")
+    say(console, f"as recorded; parts of at least {100 * MINOR:.0f} % of a step")
+    if said := _unlike_recorded(found):
+        say(console, said)
+    if grows:
+        say(console, f"worst: how far a time lies off its line at most; straight is up to {share(CLOSE)}")
     console.print(_parts(found, console.width))
+
+
+def _unlike_recorded(found: Economics) -> str:
+    """Where the recorded cycle differs most from the one above, which was timed without a recorder; or nothing."""
+    whole = next((one for one in found.growth if one.phase is None and one.decoding == "speculative"), None)
+    rows = list(zip(found.rows, whole.ns, strict=True)) if whole else []
+    timed = [(row, ns) for row, ns in rows if row.speculative.unrecorded_ns]
+    if not timed:
+        return ""
+    row, ns = max(timed, key=lambda one: abs(one[1] / one[0].speculative.step_ns - 1))
+    recorded, step = duration(ns), duration(row.speculative.step_ns)
+    if recorded == step:
+        return ""
+    return f"at {row.batch_size} a cycle took {recorded} as recorded, {step} without a recorder (above)"
 
 
 def _parts(found: Economics, width: int) -> Table:
@@ -88,10 +113,10 @@ def _parts(found: Economics, width: int) -> Table:
     table.add_column("", no_wrap=True)
     for place in sizes:
         table.add_column(f"at {found.rows[place].batch_size}", justify="right", no_wrap=True)
-    for name in ("base + per request", "R²") if fitted else ():
+    for name in ("base + per request", "R²", "worst") if fitted else ():
         table.add_column(name, justify="right", no_wrap=True)
     for one in major_growth(found):
-        line = (_line(one), f"{one.r2:.2f}") if one.r2 is not None else ()
+        line = (_line(one), f"{one.r2:.2f}", _worst(one)) if one.r2 is not None else ()
         table.add_row(_name(one), *(f"{one.plain_steps[place]:.2f}" for place in sizes), *line)
     return table
 
@@ -110,10 +135,20 @@ def _name(one: Growth) -> str:
 
 
 def _line(one: Growth) -> str:
-    if one.base_ns is None or one.per_request_ns is None or (one.r2 or 0.0) < STRAIGHT:
+    if one.base_ns is None or one.per_request_ns is None or not _straight(one):
         return "no straight line"
     sign = "−" if one.per_request_ns < 0 else "+"
     return f"{duration(one.base_ns)} {sign} {duration(abs(one.per_request_ns))}"
+
+
+def _straight(one: Growth) -> bool:
+    return (one.r2 or 0.0) >= STRAIGHT and one.largest_residual is not None and one.largest_residual <= CLOSE
+
+
+def _worst(one: Growth) -> str:
+    if one.largest_residual is None:
+        return UNKNOWN
+    return share(one.largest_residual) if one.largest_residual <= 1 else ">100 %"
 
 
 def _blank(title: str | None = None) -> Table:
@@ -123,9 +158,7 @@ def _blank(title: str | None = None) -> Table:
 
 def _table(found: Economics, width: int) -> Table:
     table = _blank(f"Does speculation pay? {title_of(found)}")
-    shown = [
-        place for place, name in enumerate(COLUMNS) if width >= NARROW or name not in ("95 %", "headroom", "error")
-    ]
+    shown = [place for place, name in enumerate(COLUMNS) if width >= NARROW or name not in PROOF]
     for place in shown:
         justify: JustifyMethod = "left" if COLUMNS[place] == "outcome" else "right"
         table.add_column(COLUMNS[place], justify=justify, no_wrap=True)
@@ -133,6 +166,26 @@ def _table(found: Economics, width: int) -> Table:
         cells = _cells(row)
         table.add_row(*(cells[place] for place in shown))
     return table
+
+
+def _rates(found: Economics, width: int) -> Table:
+    """What a token costs and how many there are, plain and speculative, behind what the table above had no room for."""
+    shown = PROOF if width < NARROW else ()
+    table = _blank("Rates, plain → speculative" + ("; error: predicted over measured speed-up" if shown else ""))
+    for name in ("batch", *shown, *RATES):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.rows:
+        cells = dict(zip(COLUMNS, _cells(row), strict=True))
+        plain, drafting = row.plain, row.speculative
+        costs = _pair(plain.us_per_token, drafting.us_per_token), _pair(plain.tokens_per_s, drafting.tokens_per_s)
+        table.add_row(cells["batch"], *(cells[name] for name in shown), *costs)
+    return table
+
+
+def _pair(plain: float | None, speculative: float | None) -> str:
+    if plain is None and speculative is None:
+        return UNKNOWN
+    return f"{_known(plain, ',.0f')} → {_known(speculative, ',.0f')}"
 
 
 def _cells(row: Row) -> list[str]:

@@ -78,8 +78,9 @@ def _timed(trace: TraceFigures, times: StepTimes | None) -> TraceFigures:
     )
 
 
-def analysis_of(traces: Sequence[TraceFigures]) -> Analysis:
-    """An analysis that holds the verdict of ``traces``."""
+def analysis_of(traces: Sequence[TraceFigures], timed: dict[str, StepTimes] | None = None) -> Analysis:
+    """An analysis that holds the verdict of ``traces``, of which some had steps ``timed`` without a recorder."""
+    traces = [_timed(trace, (timed or {}).get(trace.name)) for trace in traces]
     comparisons = compare(traces)
     return Analysis("profkit.analysis/1", tuple(traces), None, comparisons, economics=economics(traces, comparisons))
 

@@ -17,6 +17,7 @@ from profkit.reports.verdict import untold_comparisons, verdict_views
 from profkit.reports.verdict_budget import budget_figure
 from profkit.reports.verdict_figures import break_even_figure, cycle_figure, throughput_figure
 from profkit.reports.verdict_scales import Scale, spaced
+from profkit.traces import StepTimes
 from tests.analyzers.sweeps_by_hand import MS, Cells, analysis_of, by_hand, economics_of, even, step
 from tests.analyzers.test_economics import counted_twice
 from tests.reports.pages import analysed, page, speculative
@@ -62,17 +63,17 @@ def test_the_terminal_shows_a_row_for_each_concurrency() -> None:
 
 
 PARTS = """
-                at 1  at 4  at 16  base + per request    R²
-cycle           1.50  2.40   4.50   4.00 ms + 2.00 ms  1.00
-  draft         0.50  0.40   0.25      2.00 ms + 0 ns  1.00
-    kernels     0.25  0.20   0.12      1.00 ms + 0 ns  1.00
-    host gaps   0.25  0.20   0.12      1.00 ms + 0 ns  1.00
-  verify        1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00
-    kernels     1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00
-plain step      1.00  1.00   1.00    3.83 ms + 262 µs  1.00
-  decode        1.00  1.00   1.00    3.83 ms + 262 µs  1.00
-    kernels     0.90  1.00   1.00    3.57 ms + 281 µs  0.98
-    other gaps  0.10  0.00   0.00    no straight line  0.43
+                at 1  at 4  at 16  base + per request    R²  worst
+cycle           1.50  2.40   4.50   4.00 ms + 2.00 ms  1.00  0.0 %
+  draft         0.50  0.40   0.25      2.00 ms + 0 ns  1.00  0.0 %
+    kernels     0.25  0.20   0.12      1.00 ms + 0 ns  1.00  0.0 %
+    host gaps   0.25  0.20   0.12      1.00 ms + 0 ns  1.00  0.0 %
+  verify        1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00  0.0 %
+    kernels     1.00  2.00   4.25   2.00 ms + 2.00 ms  1.00  0.0 %
+plain step      1.00  1.00   1.00    3.83 ms + 262 µs  1.00  2.4 %
+  decode        1.00  1.00   1.00    3.83 ms + 262 µs  1.00  2.4 %
+    kernels     0.90  1.00   1.00    3.57 ms + 281 µs  0.98  6.9 %
+    other gaps  0.10  0.00   0.00    no straight line  0.43   38 %
 """
 
 
@@ -81,8 +82,45 @@ def test_the_terminal_shows_where_a_cycle_goes_and_how_parts_grow() -> None:
     cells: Cells = {("decode", "compute"): 3_600_000, ("decode", "gap_in_graph"): 400_000}
     traces = [step("plain", 1, even(4 * MS), cells, rate=250), *by_hand()[1:]]
     said = render_terminal(analysis_of(traces), width=120)
-    table = said.split("of at least 2 % of a step\n")[1].split("\n\n")[0]
-    assert [line.rstrip() for line in table.splitlines()] == PARTS.strip("\n").splitlines()
+    assert [line.rstrip() for line in parts_of(said)] == PARTS.strip("\n").splitlines()
+
+
+def parts_of(said: str) -> list[str]:
+    """The lines of the table of parts."""
+    return said.split("; straight is up to 10 %\n")[1].split("\n\n")[0].splitlines()
+
+
+def bent(last: int) -> list[TraceFigures]:
+    """Cycles of 6 and 12 ms at 1 and 4 requests, and at 16 of ``last`` ns; all of it verify's kernels."""
+    cells = [{("verify", "compute"): ns} for ns in (6 * MS, 12 * MS, last)]
+    cycles = [
+        step("speculative", batch, even(cell["verify", "compute"]), dict(cell), 3.0, 300)
+        for batch, cell in zip((1, 4, 16), cells, strict=True)
+    ]
+    return [*by_hand()[::2], *cycles]
+
+
+@pytest.mark.parametrize(
+    ("last", "line"),
+    [
+        (36 * MS, "4.00 ms + 2.00 ms 1.00 0.0 %"),
+        (40 * MS, "3.33 ms + 2.29 ms 1.00 6.3 %"),
+        (60 * MS, "no straight line 0.99 38 %"),
+        (120 * MS, "no straight line 0.98 >100 %"),
+    ],
+)
+def test_a_line_far_off_a_small_time_is_not_called_straight(last: int, line: str) -> None:
+    """R² rests on the largest times, and is 0.98 or more for each of them."""
+    (cycle,) = [row for row in parts_of(render_terminal(analysis_of(bent(last)), 120)) if row.startswith("cycle")]
+    assert " ".join(cycle.split()).endswith(line)
+
+
+def test_the_table_of_parts_says_where_recorded_cycles_are_longer_than_timed_ones() -> None:
+    """Timed without the recorder, the cycle of 36 ms at 16 took 30 ms, as the table above says."""
+    times = StepTimes(30 * MS, 29 * MS, 31 * MS, 100)
+    said = render_terminal(analysis_of(by_hand(), {"draft/c16": times}), 80)
+    assert "at 16 a cycle took 36.0 ms as recorded, 30.0 ms without a recorder (above)\n" in said
+    assert "without a recorder (above)" not in render_terminal(analysis_of(by_hand()), 80)
 
 
 def test_side_by_side_words_stand_left_and_what_was_not_measured_is_unknown() -> None:
@@ -111,14 +149,42 @@ def test_two_concurrencies_have_no_line() -> None:
 
 def test_a_narrow_terminal_keeps_all_lines_whole() -> None:
     said = render_terminal(analysis_of(by_hand()), width=80).split("Does speculation pay?")[1]
-    assert "95 %" not in said.splitlines()[1] and "…" not in said
+    assert "95 %" not in said.splitlines()[1] and max(map(len, said.splitlines())) <= 80
+    assert not re.search(r"\w…", said)
+
+
+RATES = """
+Rates, plain → speculative; error: predicted over measured speed-up
+batch         95 %  headroom    error  µs per accepted token       tokens/s
+    1  1.50 … 1.50    +100 %   +0.0 %          4,000 → 2,000      250 → 500
+    4  2.40 … 2.40     +25 %   +4.2 %          1,250 → 1,000      800 → 960
+   16  4.50 … 4.50     −33 %  −16.7 %              500 → 750  2,000 → 1,600
+"""
+
+
+def rates_of(said: str) -> list[str]:
+    """The lines of the table of rates, with its title."""
+    lines = said[said.index("Rates, plain") :].split("\n\n")[0].splitlines()
+    return [line.rstrip() for line in lines]
+
+
+def test_rates_stand_below_with_what_a_narrow_terminal_has_no_room_for() -> None:
+    assert rates_of(render_terminal(analysis_of(by_hand()), 80)) == RATES.strip().splitlines()
+    wide = rates_of(render_terminal(analysis_of(by_hand()), 120))
+    assert wide[0] == "Rates, plain → speculative" and wide[1].split("  ")[0] == "batch"
+    assert wide[4].split() == ["16", "500", "→", "750", "2,000", "→", "1,600"]
+
+
+def test_rates_that_were_not_measured_are_unknown() -> None:
+    rows = [line.split() for line in rates_of(render_terminal(analysis_of(without_throughput()), 120))[2:]]
+    assert rows[0] == ["1", "4,000", "→", "2,000", "unknown"]
 
 
 def test_many_concurrencies_fit_on_a_narrow_terminal() -> None:
     said = render_terminal(analysis_of(many()), width=80)
-    table = said.split("of at least 2 % of a step\n")[1].split("\n\n")[0]
-    assert table.split("base")[0].split() == ["at", "1", "at", "4", "at", "32", "at", "128"]
-    assert max(map(len, table.splitlines())) <= 80
+    table = parts_of(said)
+    assert table[0].split("base")[0].split() == ["at", "1", "at", "4", "at", "32", "at", "128"]
+    assert max(map(len, table)) <= 80 and max(map(len, rates_of(said))) <= 80
 
 
 def test_what_a_verdict_tells_is_not_told_twice() -> None:

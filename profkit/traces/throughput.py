@@ -107,8 +107,22 @@ def _faults_of(run: ThroughputRun) -> list[str]:
         if not (math.isfinite(rate) and rate > 0)
     ]
     lengths = (run.accept_len, *(run.accept_len_range or ()))
-    return faults + [
+    faults += [
         f"{length:g} in run '{run.name}' is no accept length (at least 1)"
         for length in lengths
         if length is not None and not (math.isfinite(length) and length >= 1)
     ]
+    return faults + _contradictions(run)
+
+
+def _contradictions(run: ThroughputRun) -> list[str]:
+    """What the range of accept lengths says against itself or the accept length."""
+    if run.accept_len_range is None:
+        return []
+    low, high = run.accept_len_range
+    told = f"accept_len_range [{low:g}, {high:g}] in run '{run.name}'"
+    if low > high:
+        return [f"{told} begins above its end"]
+    if run.accept_len is None:
+        return [f"{told} has no accept_len beside it, so the run would count as a plain one"]
+    return [] if low <= run.accept_len <= high else [f"{told} does not hold its accept_len, {run.accept_len:g}"]

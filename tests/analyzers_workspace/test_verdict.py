@@ -231,6 +231,16 @@ def test_tables_without_a_pair_say_nothing(command: Command, tmp_path: Path, mon
         (RUN + "tokens_per_s = { all = 4 }\n", "'all' in run 'plain' is no concurrency"),
         (RUN + "tokens_per_s = {}\naccept_len = 0.5\n", "0.5 in run 'plain' is no accept length"),
         (RUN + "tokens_per_s = {}\naccept_len_range = [3.5, inf]\n", "inf in run 'plain' is no accept length"),
+        (
+            RUN + "tokens_per_s = {}\naccept_len = 3.5\naccept_len_range = [4, 3]\n",
+            "[4, 3] in run 'plain' begins above its",
+        ),
+        (
+            RUN + "tokens_per_s = {}\naccept_len = 3.5\naccept_len_range = [3.6, 4.1]\n",
+            "accept_len_range [3.6, 4.1] in run 'plain' does not hold its accept_len, 3.5",
+        ),
+        (RUN + "tokens_per_s = {}\naccept_len = 4.2\naccept_len_range = [3, 4]\n", "does not hold its accept_len, 4.2"),
+        (RUN + "tokens_per_s = {}\naccept_len_range = [3, 4]\n", "has no accept_len beside it"),
         (RUN + "tokens_per_s = {}\n[[run]]\nname = 'plain'\ntokens_per_s = {}\n", "two runs are named 'plain'"),
         (RUN + "tokens_per_s = {}\naccept_length = 3\n", "unknown field `accept_length`"),
         (RUN + "tokens_per_s = {\n", "no throughput table"),
@@ -244,3 +254,10 @@ def test_what_is_no_table(text: str, fault: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"; ") as caught:
         read_throughput(tmp_path / "t.toml")
     assert fault in str(caught.value) and str(tmp_path / "t.toml") in str(caught.value)
+
+
+@pytest.mark.parametrize("ends", ["[3.5, 4.1]", "[3, 3.5]", "[3.5, 3.5]"])
+def test_an_accept_length_may_stand_at_an_end_of_its_range(ends: str, tmp_path: Path) -> None:
+    text = f"{RUN}tokens_per_s = {{}}\naccept_len = 3.5\naccept_len_range = {ends}\n"
+    (tmp_path / "t.toml").write_text(text, "utf-8")
+    assert read_throughput(tmp_path / "t.toml").runs[0].accept_len == 3.5

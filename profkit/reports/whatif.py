@@ -9,28 +9,24 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from profkit.analyzers.whatif.result import Economics, Figure, Outcome, RecordingWhatIf, Span, WhatIf
-from profkit.analyzers.words import between, duration, listed, share, tokens
+from profkit.analyzers.whatif.result import Economics, Outcome, RecordingWhatIf, Unrecorded, WhatIf
+from profkit.analyzers.words import duration, listed, tokens
 from profkit.traces import printable
 
-NOTHING = "–"
-FIXED = "\u00a0"
-BOUND = " *"
-AS_NOW = 0.0005
-"""Changes below this share are none."""
+from .whatif_rows import COLUMNS, micros, notes_on, row_now, row_of
 
-COLUMNS = ("lever", "step", "change", "bounds", "per token", "tokens/s", "× plain", "pays above")
+FIXED = "\u00a0"
 UNNAMED = ("lever", "change")
 OF_PLAIN = ("× plain", "pays above")
-OF_WIDE = ("tokens/s", "pays above")
+SPARE = ("tokens/s", "pays above", "× plain", "change")
+"""Columns that go one after the other where there is no room for all."""
+
 UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|GB/s|%|–|times)(?:\W|$))|(?<=–) (?=\d)")
 """Spaces at which a figure is not broken over two lines."""
-
-WIDE, ROOMY = 96, 108
-"""From so many characters on there is room for all columns, and for more space between them."""
 
 WORDS = {
     "accept_len": "accept length",
@@ -43,7 +39,10 @@ WORDS = {
 }
 """What levers are called beside what they assume."""
 
-READING = "bounds: from the least to the most that the step may take; a dash where it may take nothing else"
+READING = (
+    "bounds: what the lever itself leaves open, of the steps that were recorded; a dash where it leaves nothing open. "
+    "What another server, other contexts or chance change is not in them: recorded steps may lie outside"
+)
 OF_TOKENS = (
     "per token: step / (batch size × accept length); from – to where the accept length then is not known, and the "
     "other columns are for the one now"
@@ -84,10 +83,12 @@ def _recording(console: Console, recording: RecordingWhatIf, asked: bool) -> Non
         console.print()
         return
     _line(console, " · ".join(item.replace(" ", FIXED) for item in _headline(recording, recording.now)))
+    _line(console, _basis(recording.unrecorded))
     if recording.alone:
         console.print()
         console.print(_table(recording, recording.now, asked, console.width))
-        _note_bounds(console, recording)
+        for note in notes_on(_outcomes(recording)):
+            _line(console, note)
     if recording.refused:
         console.print()
     for reason in dict.fromkeys(refusal.reason for refusal in recording.refused):
@@ -97,12 +98,6 @@ def _recording(console: Console, recording: RecordingWhatIf, asked: bool) -> Non
     if recording.answers:
         _line(console, recording.text, "bold")
         console.print()
-
-
-def _note_bounds(console: Console, recording: RecordingWhatIf) -> None:
-    names = dict.fromkeys(name for outcome in _outcomes(recording) for name in outcome.bound_by)
-    if names:
-        _line(console, f"* at best: {listed(list(names))} is a bound, no prediction")
 
 
 def _outcomes(recording: RecordingWhatIf) -> list[Outcome]:
@@ -124,78 +119,64 @@ def _headline(recording: RecordingWhatIf, now: Economics) -> list[str]:
     step, recorded = duration(now.step_ns.usual), duration(recording.recorded_ns or 0)
     said.append(f"step {step}" if step == recorded else f"step {step} as replayed, {recorded} recorded")
     if now.us_per_token and now.tokens_per_s:
-        said.append(f"{_micros(now.us_per_token.usual)} per token, {now.tokens_per_s.usual:,.0f} tokens/s")
+        said.append(f"{micros(now.us_per_token.usual)} per token, {now.tokens_per_s.usual:,.0f} tokens/s")
     if now.speedup and now.break_even_accept_len:
         said.append(f"{now.speedup.usual:.2f} × plain decoding ({recording.baseline})")
         said.append(f"pays above accept length {now.break_even_accept_len.usual:.2f}")
     return said
 
 
+def _basis(without: Unrecorded | None) -> str:
+    """What all figures rest on, and what ``analyze`` says without a recorder."""
+    said = []
+    if without and without.step_ns:
+        said.append(f"step {duration(without.step_ns)}")
+    if without and without.tokens_per_s:
+        said.append(f"{without.tokens_per_s:,.0f} tokens/s with prefills")
+    costs = (
+        [(without.break_even_accept_len, "by steps"), (without.throughput_break_even, "by throughput")]
+        if without
+        else []
+    )
+    if paying := [f"{cost:.2f} {by}" for cost, by in costs if cost]:
+        said.append(f"pays above {listed(paying)}")
+    return f"steps as recorded; without a recorder analyze says: {', '.join(said)}" if said else "steps as recorded"
+
+
 def _table(recording: RecordingWhatIf, now: Economics, asked: bool, width: int) -> Table:
     title = "What if" if asked else "What would make a token cheaper, each alone, the surest first"
-    apart = (0, 2 if width >= ROOMY else 1, 0, 0)
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=apart)
-    left_out = (*(OF_WIDE if width < WIDE else ()), *(() if now.speedup else OF_PLAIN))
-    kept = [name for name in COLUMNS if name not in left_out]
-    for place, column in enumerate(kept):
-        table.add_column("" if column in UNNAMED else column, justify="right" if place else "left", no_wrap=True)
-
-    def add(style: str, name: str, then: Economics) -> None:
-        cells = dict(zip(COLUMNS, _row(name, then, now), strict=True))
-        table.add_row(*(cells[column] for column in kept), style=style)
-
-    add("dim", "now", now)
+    rows = [("dim", row_now("now", now))]
     for outcome in _outcomes(recording):
         name = _together(recording) if outcome is recording.combined else _plain(outcome.name)
-        marked = name + (BOUND if outcome.bound else "")
-        add("bold" if outcome is recording.combined else "", marked, outcome.then)
+        rows.append(("bold" if outcome is recording.combined else "", row_of(name, outcome, now)))
+    kept, apart = _fitting([cells for _, cells in rows], () if now.speedup else OF_PLAIN, width)
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.padding = 0, apart, 0, 0
+    for place, column in enumerate(kept):
+        table.add_column("" if column in UNNAMED else column, justify="right" if place else "left", no_wrap=True)
+    for style, cells in rows:
+        table.add_row(*(cells[COLUMNS.index(column)] for column in kept), style=style)
     return table
+
+
+def _fitting(rows: Sequence[Sequence[str]], without: Sequence[str], width: int) -> tuple[list[str], int]:
+    """The columns that there is room for, and how far apart: space goes first, then what others say as well."""
+    kept = [name for name in COLUMNS if name not in without]
+    wide = {
+        name: max(cell_len(text) for text in ("" if name in UNNAMED else name, *(row[place] for row in rows)))
+        for place, name in enumerate(COLUMNS)
+    }
+    for name in (None, *SPARE):
+        kept = [one for one in kept if one != name]
+        for apart in (2, 1):
+            if sum(wide[one] + apart for one in kept) - apart <= width:
+                return kept, apart
+    return kept, 1
 
 
 def _together(recording: RecordingWhatIf) -> str:
     """What the combination is called; what is left out, and why, is said below the table."""
     return f"all but {len(recording.left_out)} refused" if recording.left_out else "all together"
-
-
-def _row(name: str, then: Economics, now: Economics) -> list[str]:
-    step = then.step_ns.usual
-    return [
-        name,
-        duration(step),
-        "" if then is now else _change(step / now.step_ns.usual - 1),
-        "" if then is now else _bounds(then.step_ns),
-        _cost(then),
-        f"{then.tokens_per_s.usual:,.0f}" if then.tokens_per_s else NOTHING,
-        _figure(then.speedup),
-        _figure(then.break_even_accept_len),
-    ]
-
-
-def _cost(then: Economics) -> str:
-    """What a token takes; from the least to the most where the accept length is not known."""
-    if then.us_per_token is None or then.accept_len is None:
-        return NOTHING
-    if then.accept_len.low == then.accept_len.high:
-        return _micros(then.us_per_token.usual)
-    return between(_micros(then.us_per_token.low), _micros(then.us_per_token.high))
-
-
-def _figure(figure: Figure | None) -> str:
-    return f"{figure.usual:.2f}" if figure else NOTHING
-
-
-def _bounds(step: Span) -> str:
-    """Both bounds; nothing where they are one."""
-    low, high = duration(step.low), duration(step.high)
-    return NOTHING if low == high else between(low, high)
-
-
-def _change(ratio: float) -> str:
-    return "as now" if abs(ratio) < AS_NOW else share(ratio, signed=True)
-
-
-def _micros(us: float) -> str:
-    return duration(us * 1e3)
 
 
 def _assumptions(console: Console, recordings: Sequence[RecordingWhatIf]) -> None:

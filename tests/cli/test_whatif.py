@@ -44,7 +44,7 @@ def test_without_options_every_lever(command: Command, bundles: list[Path]) -> N
     answer = command("whatif", *bundles)
     assert answer.status == 0 and "What would make a token cheaper, each alone" in answer.out
     assert "! CUDA graphs: no forward of a decode step is launched kernel by kernel" in answer.out
-    assert "* at best: draft beside verify is a bound, no prediction" in answer.out
+    assert "* at best and at worst: draft beside verify is a bound, no prediction" in answer.out
     assert "× plain: tokens/s over those of plain decoding" in answer.out
 
 

@@ -140,7 +140,7 @@ def host_pace(model: Model, unrecorded: float | None, player: Player | None = No
         return _as_recorded(
             f"{without}, under half of the recorded {duration(recorded)}: no recorder slows down by that"
         )
-    pace = _pace_of(model, unrecorded, recorded, player or Player())
+    pace = pace_at(model, unrecorded, recorded, player or Player())
     if pace is None:
         return _as_recorded(f"{without}, which the recorded one of {duration(recorded)} has at no pace of the host")
     return HostPace(
@@ -154,7 +154,8 @@ def _as_recorded(why: str) -> HostPace:
     return HostPace(1.0, f"the host is as fast as in the recording: {why}")
 
 
-def _pace_of(model: Model, unrecorded: float, recorded: int, player: Player) -> float | None:
+def pace_at(model: Model, unrecorded: float, recorded: int, player: Player) -> float | None:
+    """The pace of the host at which the replayed step is as long as ``unrecorded``; ``None`` where none is."""
     pace = unrecorded / recorded
     for _ in range(TRIES):
         scaled = scaled_hosts(model, np.full(_threads(model), pace))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ..analysis import Recording
@@ -11,8 +11,9 @@ from ..rules import Rules
 from . import drafting, hosting, linking
 from .case import Case, case_of
 from .changes import Change, RefusedError
+from .holding import fastest_host, held_back
 from .links import LINKS
-from .outcome import accepted, economics, step_with
+from .outcome import accepted, economics, step_with, unrecorded
 from .request import Request
 from .result import SCHEMA, Economics, Outcome, RecordingWhatIf, Refusal, Span, WhatIf
 from .sentence import summary, surest
@@ -64,7 +65,7 @@ def _answer(case: Case, request: Request, cases: Sequence[Case]) -> RecordingWha
     now = _economics(case, (), plain, Request(), cases)
     alone, refused = _alone(case, list(request.each()) or _every_lever(case), plain, cases, now)
     if not request.levers:
-        alone.sort(key=lambda one: one.then.cost_us)
+        alone.sort(key=lambda one: one.surely_us)
     left_out = _refused(case, request, cases) if len(request.levers) > 1 else []
     carried = request.without(*(one.lever for one in left_out))
     combined = _outcome(case, carried, plain, cases, now) if len(carried.levers) > 1 else None
@@ -84,6 +85,7 @@ def _answer(case: Case, request: Request, cases: Sequence[Case]) -> RecordingWha
         text=summary(now, shown, left_out) if request.levers else surest(now, alone),
         assumptions=(FROM_MEDIANS, *_unlike(case, plain), *case.model.assumptions),
         left_out=tuple(left_out),
+        unrecorded=unrecorded(case, plain),
     )
 
 
@@ -138,7 +140,22 @@ def _outcome(case: Case, request: Request, plain: Case | None, cases: Sequence[C
     if plain is not None and request.only(*OF_SERVING).levers:
         said.append("plain decoding is given the same, as far as its recording carries it")
     bounds = tuple(request.only(lever).name for lever, change in changes.items() if change.bound)
-    return Outcome(request.levers, request.name, then, Span(*saved), bool(bounds), tuple(dict.fromkeys(said)), bounds)
+    return Outcome(
+        levers=request.levers,
+        name=request.name,
+        then=then,
+        saved_ns=Span(*saved),
+        bound=bool(bounds),
+        assumptions=tuple(dict.fromkeys(said)),
+        bound_by=bounds,
+        held_back=fastest_host(case).said if held_back(case, list(changes.values())) else "",
+        beyond=_joined(change.beyond for change in changes.values()),
+        not_in_bounds=_joined(change.not_in_bounds for change in changes.values()),
+    )
+
+
+def _joined(said: Iterable[str]) -> str:
+    return "; ".join(text for text in said if text)
 
 
 def _economics(

@@ -45,6 +45,8 @@ class Change:
     ``tokens`` is the accept length then, where the lever changes it. ``margin`` is by how much the bounds are wider, of
     the periods as they would usually be, and ``spread`` the shortest and longest step relative to the middle one, where
     the lever makes other steps be met than were recorded. ``bound`` if the usual figure is itself only a bound.
+    ``on_gpu`` unless it changes the host. ``beyond`` says how far from what was recorded the lever goes, and
+    ``not_in_bounds`` what is known to be uncertain, but not by how much; empty where neither is so.
     """
 
     low: Version
@@ -55,6 +57,9 @@ class Change:
     margin: Callable[[F64], int] = _no_margin
     spread: tuple[float, float] = (1.0, 1.0)
     bound: bool = False
+    on_gpu: bool = True
+    beyond: str = ""
+    not_in_bounds: str = ""
 
 
 class RefusedError(Exception):

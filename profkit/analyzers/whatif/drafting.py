@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from profkit.traces import F64, Bools
+from profkit.traces import F64, Bools, StepTimes
 
 from ..arrays import distinct
 from ..replay.model import Model, Work
@@ -18,10 +18,11 @@ from .case import Case, alike
 from .changes import Change, RefusedError, Version
 from .request import Request
 from .result import Figure
-from .tokens import factors_at
+from .tokens import beyond, factors_at, refuse_far
 
 PLAIN = "it is plain decoding, which does not draft"
 OVERLAPPED = ("draft", "verify")
+NOT_TIMED = "other contexts are met, by which the step differs by an unknown amount"
 AS_NOW = "the accept length is the recording's own"
 GOES_WITH_TOKENS = "accepting more or fewer tokens leaves the step as it is; at most accept and KV append go with them"
 
@@ -37,12 +38,13 @@ def accept_length(case: Case, request: Request, cases: Sequence[Case]) -> Change
     if wanted == now:
         return Change(Version(), Version(), Version(), (AS_NOW,), exactly)
     spread, said = case.spread, (GOES_WITH_TOKENS, _contexts(case))
+    unknown = "" if _timed(case) else NOT_TIMED
     if now is None:
-        return Change(Version(), Version(), Version(), said, exactly, spread=spread)
+        return Change(Version(), Version(), Version(), said, exactly, spread=spread, not_in_bounds=unknown)
     appended = _in_phases(case.model, "accept", "kv_append")
     other = Version(partial(scaled_work, which=appended, factor=wanted / now))
     low, high = (Version(), other) if wanted > now else (other, Version())
-    return Change(low, Version(), high, said, exactly, spread=spread)
+    return Change(low, Version(), high, said, exactly, spread=spread, not_in_bounds=unknown)
 
 
 def block_size(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -54,7 +56,9 @@ def block_size(case: Case, request: Request, cases: Sequence[Case]) -> Change:
             f"the {'batch' if block else 'block'} size is not known, so neither are the tokens of a step"
         )
     series = alike(case, cases)
-    found = factors_at(case.tokens / block * wanted, case, series)
+    wanted_tokens = case.tokens / block * wanted
+    refuse_far(wanted_tokens, series)
+    found = factors_at(wanted_tokens, case, series)
     low, usual, high = (
         Version(partial(scaled_ops, factor=_per_op(case.model, table)))
         for table in (found.low, found.usual, found.high)
@@ -64,7 +68,7 @@ def block_size(case: Case, request: Request, cases: Sequence[Case]) -> Change:
     said = [_how_many(case, series), "attention usually does not change: it goes by requests and their context"]
     if not given:
         said.append("the accept length stays, but for the block's end: give --accept-len to say otherwise")
-    return Change(low, usual, high, tuple(said), accepted)
+    return Change(low, usual, high, tuple(said), accepted, beyond=beyond(wanted_tokens, series))
 
 
 def drafter(case: Case, request: Request, cases: Sequence[Case]) -> Change:
@@ -151,10 +155,15 @@ def _in_phases(model: Model, *names: str) -> Bools:
     return found
 
 
-def _contexts(case: Case) -> str:
+def _timed(case: Case) -> StepTimes | None:
     timed = case.attribution.trace.run.step_times
+    return timed if timed is not None and timed.median_ns else None
+
+
+def _contexts(case: Case) -> str:
+    timed = _timed(case)
     met = "contexts then grow faster or slower, so that a recording meets other ones"
-    if timed is None or not timed.median_ns:
+    if timed is None:
         return f"{met}: by how much the step differs for that is not known, and not in the bounds"
     low, middle, high = (duration(ns) for ns in (timed.low_ns, timed.median_ns, timed.high_ns))
     return (

@@ -35,6 +35,7 @@ def graphs(case: Case, request: Request, cases: Sequence[Case]) -> Change:
         Version(graphing.high),
         found.assumptions,
         margin=graphing.margin,
+        on_gpu=False,
     )
 
 
@@ -50,7 +51,7 @@ def align_launches(case: Case, request: Request, cases: Sequence[Case]) -> Chang
         "in each phase of each step no rank's host takes longer than the median rank's, at the lower bound than the "
         "fastest one's; the upper bound is no gain: ranks that only wait for the slowest on the host save nothing",
     )
-    return Change(Version(fastest), Version(median), Version(), said)
+    return Change(Version(fastest), Version(median), Version(), said, on_gpu=False)
 
 
 def _aligned(model: Model, threads: int, quantile: float) -> Model:

@@ -10,17 +10,22 @@ from profkit.traces import I64
 
 from ..replay.steps import periods, step_ns
 from .case import Case
-from .changes import Change, Version, no_floor
-from .result import Economics, Figure, Span
+from .changes import Change, Version, no_floor, unchanged
+from .holding import fastest_host, held_back
+from .result import Economics, Figure, Span, Unrecorded
 
 
 def step_with(case: Case, changes: Sequence[Change]) -> Span:
-    """The step with all ``changes``, one after the other, re-played."""
+    """The step with all ``changes``, one after the other, re-played.
+
+    Where the host holds one of them back, the low bound is with as fast a host as may be.
+    """
     if not changes:
         now = step_ns(periods(case.model.work, case.start))
         return Span(now, now, now)
     usually, beneath = _played(case, [change.usual for change in changes])
-    fast, floor = _played(case, [change.low for change in changes])
+    hosts = fastest_host(case).sped_up if held_back(case, changes) else unchanged
+    fast, floor = _played(case, [*(change.low for change in changes), Version(hosts)])
     slow, _ = _played(case, [change.high for change in changes])
     usual = max(_step(case, usually), beneath)
     margin = max((change.margin(periods(case.model.work, usually)) for change in changes), default=0)
@@ -77,6 +82,21 @@ def economics(case: Case, step: Span, accept_len: Figure | None, plain: Span | N
     low, usual, high = (ns / batch / 1e9 for ns in (plain.low, plain.usual, plain.high))
     speedup = Figure(rate.low * low, rate.usual * usual, rate.high * high)
     return Economics(step, accept_len, cost, rate, break_even, speedup)
+
+
+def unrecorded(case: Case, plain: Case | None) -> Unrecorded | None:
+    """What is known of the run without a recorder, beside that of plain decoding."""
+    run = case.attribution.trace.run
+    step = run.step_times.median_ns if run.step_times else None
+    if not step and not run.tokens_per_s:
+        return None
+    beside = plain.attribution.trace.run if plain else None
+    by_steps = by_rate = None
+    if beside and beside.step_times and beside.step_times.median_ns and step:
+        by_steps = step / beside.step_times.median_ns
+    if beside and beside.tokens_per_s and run.tokens_per_s and case.cycle.accept_len:
+        by_rate = case.cycle.accept_len / (run.tokens_per_s / beside.tokens_per_s)
+    return Unrecorded(step or None, run.tokens_per_s, by_steps, by_rate)
 
 
 def accepted(case: Case, changes: Sequence[Change]) -> Figure | None:

@@ -54,8 +54,10 @@ class Economics(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """The step with one lever, or with several.
 
-    ``bound`` if the usual figure is itself the best that can be, no prediction; ``bound_by`` names the levers by which
-    it is that.
+    ``bound`` if no figure is a prediction, and only the bounds tell anything; ``bound_by`` names the levers by which it
+    is that. Empty where it is not so: ``held_back`` says that the host hides what the GPU would gain or lose, and with
+    which host the low bound is; ``beyond``, that more or fewer tokens are asked for than were recorded;
+    ``not_in_bounds``, what is uncertain by an unknown amount.
     """
 
     levers: tuple[str, ...]
@@ -65,6 +67,17 @@ class Outcome(Struct, frozen=True):
     bound: bool
     assumptions: tuple[str, ...]
     bound_by: tuple[str, ...] = ()
+    held_back: str = ""
+    beyond: str = ""
+    not_in_bounds: str = ""
+
+    @property
+    def surely_us(self) -> float:
+        """What a token takes in µs, as far as that is sure: of a bound, at most."""
+        if not self.bound:
+            return self.then.cost_us
+        cost = self.then.us_per_token
+        return cost.high if cost and self.then.accept_len else self.then.step_ns.high / 1e3
 
 
 class Refusal(Struct, frozen=True):
@@ -75,13 +88,27 @@ class Refusal(Struct, frozen=True):
     reason: str
 
 
+class Unrecorded(Struct, frozen=True):
+    """What the run did without a recorder, as far as it was timed: these are the figures of ``analyze``.
+
+    ``break_even_accept_len`` is by the steps that the engine's host timed, ``throughput_break_even`` the accept length
+    over the ratio of both throughputs, prefills included.
+    """
+
+    step_ns: int | None
+    tokens_per_s: float | None
+    break_even_accept_len: float | None = None
+    throughput_break_even: float | None = None
+
+
 class RecordingWhatIf(Struct, frozen=True):
     """The answers of one recording.
 
     ``now`` is the step as it is replayed, ``recorded_ns`` as it was recorded; ``baseline`` names the recording of plain
     decoding that it is compared with. ``alone`` is each lever by itself, in the order asked, or, where nothing was
     asked, what is sure to gain most first. ``combined`` is all that was asked, but for ``left_out``, which the
-    recording cannot carry, or not with the others. ``unknown`` says why the whole recording gives no answer.
+    recording cannot carry, or not with the others. ``unknown`` says why the whole recording gives no answer. All
+    figures rest on steps as recorded (``basis``), recorder included; ``unrecorded`` is what is known without one.
     """
 
     name: str
@@ -99,6 +126,8 @@ class RecordingWhatIf(Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     unknown: str | None = None
     left_out: tuple[Refusal, ...] = ()
+    basis: Literal["recorded"] = "recorded"
+    unrecorded: Unrecorded | None = None
 
     @property
     def answers(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..words import between, duration
+from .holding import HELD
 from .result import Economics, Figure, Outcome, Refusal
 
 MINOR = 0.01
@@ -45,10 +46,18 @@ def _said(now: Economics, outcome: Outcome) -> str:
     if before and after:
         cost = _instead(Figure(after.low * 1e3, after.usual * 1e3, after.high * 1e3), before.usual * 1e3, bound)
         parts.append(f"a token {cost}")
-    text = f"With {outcome.name} {', and '.join(parts)}"
+    far = f" ({outcome.beyond})" if outcome.beyond else ""
+    text = f"With {outcome.name}{far} {', and '.join(parts)}"
     if now.speedup and then.speedup:
         text += f": {_times(then.speedup, bound)} plain decoding's rate, now {now.speedup.usual:.2f}"
-    return f"{text}{'; a bound, no prediction' if bound else ''}."
+    return f"{text}{_reserved(outcome)}."
+
+
+def _reserved(outcome: Outcome) -> str:
+    """With what reserve all that is said."""
+    bound = "; a bound, no prediction" if outcome.bound else ""
+    held = f"; {HELD}" if outcome.held_back else ""
+    return bound + held + (f"; not in the range: {outcome.not_in_bounds}" if outcome.not_in_bounds else "")
 
 
 def _instead(then: Figure, now: float, bound: bool) -> str:

@@ -11,6 +11,10 @@ from profkit.traces import F64
 
 from ..vocabulary import CLASS, PHASE
 from .case import Case
+from .changes import RefusedError
+
+FARTHEST = 4
+"""Beyond so many times the tokens of any recording nothing is said: kernels and their limits are other ones there."""
 
 SCALED = ("draft", "verify", "accept")
 """Phases that work on every token of a block; what is appended to the KV cache are accepted tokens only."""
@@ -49,6 +53,22 @@ def factors_at(tokens: float, case: Case, series: Sequence[Case]) -> Factors:
     for table in (low, usual, high):
         table[[code for name, code in PHASE.items() if name not in SCALED]] = 1.0
     return Factors(low, usual, high)
+
+
+def beyond(tokens: float, series: Sequence[Case]) -> str:
+    """How far ``tokens`` lie outside of what was recorded, in words; empty where they do not."""
+    recorded = [_count(one) for one in series]
+    if min(recorded) <= tokens <= max(recorded):
+        return ""
+    if tokens < min(recorded):
+        return f"below the recordings: {tokens:,.0f} tokens, at least {min(recorded):,} recorded"
+    return f"beyond the recordings: {tokens:,.0f} tokens, at most {max(recorded):,} recorded"
+
+
+def refuse_far(tokens: float, series: Sequence[Case]) -> None:
+    """Raise ``RefusedError`` where ``tokens`` are too many for any recording to tell."""
+    if tokens > FARTHEST * max(_count(one) for one in series):
+        raise RefusedError(f"{beyond(tokens, series)}, and beyond {FARTHEST} times as many nothing can be told")
 
 
 def times_at(tokens: float, series: Sequence[Case]) -> F64:

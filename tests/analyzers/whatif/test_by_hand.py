@@ -296,7 +296,7 @@ def test_levers_that_only_go_or_do_not_go_together() -> None:
 
 def test_nothing_asked_tries_every_lever_dearest_first() -> None:
     found = answers(Request(), speculative(1), speculative(4), plain())[0]
-    costs = [one.then.cost_us for one in found.alone]
+    costs = [one.surely_us for one in found.alone]
     assert costs == sorted(costs) and min(costs) < max(costs)
     tried = {lever for one in found.alone for lever in one.levers} | {one.lever for one in found.refused}
     assert tried == set(Request(1, 1, 1, LINKS["pcie3"], "ring", True, True, True).levers)

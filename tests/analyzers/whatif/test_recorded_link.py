@@ -60,10 +60,10 @@ def in_ms(*times: float) -> list[float]:
 
 
 STEPS = {
-    f"{PCIE}/c1": ([9.82, 9.82, 9.82], 10.06),
+    f"{PCIE}/c1": ([7.28, 9.82, 9.82], 10.06),
     f"{PCIE}/c32": ([18.16, 18.85, 21.97], 19.58),
     f"{PCIE}/c128": ([51.10, 52.91, 58.28], 66.08),
-    f"{NVLINK}/c1": ([10.13, 10.13, 10.13], 9.82),
+    f"{NVLINK}/c1": ([8.49, 10.13, 10.13], 9.82),
     f"{NVLINK}/c32": ([21.95, 25.34, 32.40], 25.77),
     f"{NVLINK}/c128": ([75.77, 89.33, 116.68], 73.68),
 }
@@ -72,11 +72,12 @@ STEPS = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_over_the_other_link(name: str) -> None:
-    """Both at 32 lie within their bounds; those at 128 do not, and those at 1 have none: the host holds them back."""
+    """Both at 32 lie within their bounds; those at 128 do not. At 1 the host holds them back, one by its recorder."""
     step, (predicted, recorded) = step_with(case(name), [over_the_other(name)]), STEPS[name]
     assert in_ms(step.low, step.usual, step.high) == predicted
     assert in_ms(recorded_over_the_other(name).recorded_ns) == [recorded]
-    assert (step.low <= recorded_over_the_other(name).recorded_ns <= step.high) == name.endswith("/c32")
+    inside = step.low <= recorded_over_the_other(name).recorded_ns <= step.high
+    assert inside == (name.endswith("/c32") or name == f"{NVLINK}/c1")
 
 
 AT_THE_SAME_CONTEXTS = {
@@ -193,6 +194,7 @@ def test_steps_and_tokens_without_a_recorder(name: str) -> None:
     assert timed is not None and in_ms(timed.low_ns, timed.median_ns, timed.high_ns) == times
     step = step_with(case(f"{PCIE}/{name}"), [over_the_other(f"{PCIE}/{name}")])
     assert step.usual / timed.median_ns - 1 == pytest.approx(error, abs=0.0006)
+    assert step.low <= timed.median_ns <= step.high
     assert (over_pcie.tokens_per_s, over_nvlink.tokens_per_s) == pytest.approx(rates, abs=0.6)
 
 
@@ -201,4 +203,7 @@ def test_the_link_decides_at_128_and_the_host_at_1() -> None:
     many, one = found[f"{PCIE}/c128"], found[f"{PCIE}/c1"]
     assert many.now is not None and one.now is not None
     assert many.alone[0].then.step_ns.usual < 0.8 * many.now.step_ns.usual
-    assert one.alone[0].then.step_ns.usual == one.now.step_ns.usual
+    held = one.alone[0].then.step_ns
+    assert held.low < held.usual == one.now.step_ns.usual
+    assert one.alone[0].held_back.startswith("held back by the host as recorded; at the lower bound the host takes no ")
+    assert one.text.endswith("; held back by the host as recorded.") and not many.alone[0].held_back

@@ -68,7 +68,7 @@ def test_a_combination_says_what_it_does_without_and_why() -> None:
 
 def test_of_two_levers_one_is_left() -> None:
     found = said_of(Request(accept_len=6.0, block_size=4))
-    assert found.combined is None and found.text.startswith("With block size 4 the step takes ")
+    assert found.combined is None and found.text.startswith("With block size 4 (below the rec")
     assert found.text.endswith(" Left out: accept length 6 (a block of 4 gives no more than 4 tokens a step).")
 
 

@@ -300,7 +300,8 @@ def test_prediction_within_ten_percent_or_why_not() -> None:
         "The speed-up predicted from recorded steps is within 5 % of the measured one at 1 and 4; at 16 it is 16.7 % "
         "too low (0.67 against 0.80): the measured throughput amounts to a cycle of 30.0 ms where 36.0 ms were "
         "recorded (−17 %) and a plain step of 8.00 ms where 8.00 ms were recorded (0.0 %), prefills and all lengths of "
-        "context included. At 1, 4 and 16 throughput was counted once: how far the measured speed-up varies is not known."
+        "context included. At 1, 4 and 16 throughput was counted once: how far the measured speed-up varies is not "
+        "known."
     )
 
 

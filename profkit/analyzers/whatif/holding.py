@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from ..inflation import step_cost
 from ..replay.model import Model
 from ..replay.pace import pace_at
 from ..replay.steps import periods, step_ns
 from ..replay.transform import scaled_hosts
+from ..step_cost import step_cost
 from .case import Case
 from .changes import Change
 

@@ -281,7 +281,7 @@ def test_the_page_tells_measured_ranges_and_what_is_by_steps() -> None:
     traces = by_hand()
     traces[4], traces[5] = counted_twice(traces[4], 1800, 2200), counted_twice(traces[5], 1700, 1500)
     said = render_of(traces)
-    assert '0.80× <span class="faint">(0.68 … 0.94)</span>' in said and "(counted once)" in said
+    assert '0.80×<br><span class="faint">(0.68 … 0.94)</span>' in said and "(counted once)" in said
     assert "<b>Break-even, by steps</b>" in said and "<b>Where a cycle goes, by steps</b>" in said
 
 

@@ -20,7 +20,7 @@ SEEN = 0.5
 """A lever of which less than this share is seen is held back by the host."""
 
 MINOR = 0.005
-"""What moves a step by less, even beside a host that takes no time, is not hidden by one."""
+"""What moves the step of a host that takes no time by less than this share is not hidden by another one."""
 
 HELD = "held back by the host as recorded"
 
@@ -54,7 +54,7 @@ def fastest_host(case: Case) -> Host:
     """The host without what recording may have cost at most, where that was measured; else one that takes no time."""
     cost = step_cost(case.attribution.trace, case.cycle)
     if cost is None or cost.measured is None:
-        return Host(0.0, f"{HELD}; at the lower bound the host takes no time, as what recording cost it is not known")
+        return Host(0.0, f"{HELD}; at the lower bound the host takes no time (what recording cost is not known)")
     ratio, recorded = max(cost.ratios[1], 1.0), step_ns(periods(case.model.work, case.start))
     most = f"recording made a step at most {ratio:.2f} times as long"
     pace = pace_at(case.model, recorded / ratio, recorded, case.player) if ratio > 1 else 1.0
@@ -67,7 +67,7 @@ def _hidden(case: Case, before: Sequence[Change], after: Sequence[Change]) -> bo
     first, then = _usually(case, before), _usually(case, after)
     free = partial(_hosts, pace=0.0)
     seen, there = _step(case, then) - _step(case, first), _step(case, free(then)) - _step(case, free(first))
-    return abs(there) >= MINOR * _step(case, first) and abs(seen) < SEEN * abs(there)
+    return abs(there) >= MINOR * _step(case, free(first)) and abs(seen) < SEEN * abs(there)
 
 
 def _usually(case: Case, changes: Sequence[Change]) -> Model:

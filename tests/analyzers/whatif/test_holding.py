@@ -47,6 +47,12 @@ def test_what_the_host_hides_has_a_low_bound_beside_a_free_host(request_: Reques
     assert found.text.endswith(f"; {HELD}.")
 
 
+def test_a_small_gain_is_hidden_by_a_very_slow_host_too() -> None:
+    slow = Plan(eager=True, python_per_launch=5_000_000)
+    outcome = alone(Request(link=LINKS["nvlink4"]), linked(run(slow, slow)))
+    assert outcome.held_back and outcome.then.step_ns.low < 0.1 * outcome.then.step_ns.usual
+
+
 def test_no_more_than_recording_cost_is_taken_off_the_host() -> None:
     """A step recorded 1.2 to 1.25 times as long: the host is sped up until it is 1.25 times as short, not more."""
     trace = timed(host_bound(), 1.2, 0.05)

@@ -1,12 +1,16 @@
-"""A browser for the tests of pages."""
+"""A browser for the tests of pages; and no test is timed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.reports.chromium import Tab, browser
+
+settings.register_profile("profkit", deadline=None)
+settings.load_profile("profkit")
 
 
 @pytest.fixture(scope="module")

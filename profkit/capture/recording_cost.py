@@ -18,7 +18,7 @@ LEAST_STEPS = 12
 LASTING = 40
 """Consecutive steps whose median is compared where two long times are: what lasts as long shows in its spread."""
 
-TOLERATED = 0.02
+TOLERATED = 0.05
 STUDENT = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """By the number of medians: how many standard deviations hold 95 %."""
 

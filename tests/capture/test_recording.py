@@ -65,6 +65,7 @@ class Endpoints:
 
     def run(self) -> None:
         clock = StepClock(self.folder / "steps-1.bin")
+        time.sleep(0.2)  # until capture has read the line before
         for _ in range(6):
             clock.note(time.monotonic_ns(), 1, True, None)
             time.sleep(STEP_S)

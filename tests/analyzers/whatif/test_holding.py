@@ -27,7 +27,7 @@ def host_bound() -> Trace:
 
 def timed(trace: Trace, ratio: float, error: float = 0.0) -> Trace:
     """With a step that is ``ratio`` times as long as without a recorder."""
-    times, cost = StepTimes(10_000_000, 9_000_000, 12_000_000, 50), RecordingCost(ratio, error, 50)
+    times, cost = StepTimes(10_000_000, 9_000_000, 12_000_000, 50), RecordingCost(ratio, error, 50, 9)
     return trace.with_run(replace(trace.run, step_times=times, recording_cost=cost))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from profkit.analyzers.economics.growth import STRAIGHT
+from profkit.analyzers.economics.growth import CLOSE, is_straight
 from profkit.analyzers.economics.outcome import VERBS
 from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
@@ -22,13 +22,11 @@ NARROW = 108
 """Below this width of the terminal the interval, the headroom and the error stand in the table below."""
 
 COLUMNS = (
-    "batch", "plain step", "cycle", "break-even", "95 %", "accept", "headroom", "predicted", "measured", "error",
+    "batch", "plain step", "cycle", "break-even", "spread", "accept", "headroom", "predicted", "measured", "error",
     "outcome",
 )  # fmt: skip
-PROOF = ("95 %", "headroom", "error")
+PROOF = ("spread", "headroom", "error")
 RATES = ("µs per accepted token", "tokens/s")
-CLOSE = 0.1
-"""A line is called straight where no time lies further off it than this share: R² alone rests on the largest times."""
 
 BESIDE_SIZES, SIZE = 52, 7
 """Characters of the other columns of the table of parts, and of a concurrency's."""
@@ -135,14 +133,10 @@ def _name(one: Growth) -> str:
 
 
 def _line(one: Growth) -> str:
-    if one.base_ns is None or one.per_request_ns is None or not _straight(one):
+    if one.base_ns is None or one.per_request_ns is None or not is_straight(one):
         return "no straight line"
     sign = "−" if one.per_request_ns < 0 else "+"
     return f"{duration(one.base_ns)} {sign} {duration(abs(one.per_request_ns))}"
-
-
-def _straight(one: Growth) -> bool:
-    return (one.r2 or 0.0) >= STRAIGHT and one.largest_residual is not None and one.largest_residual <= CLOSE
 
 
 def _worst(one: Growth) -> str:

@@ -149,13 +149,13 @@ def test_two_concurrencies_have_no_line() -> None:
 
 def test_a_narrow_terminal_keeps_all_lines_whole() -> None:
     said = render_terminal(analysis_of(by_hand()), width=80).split("Does speculation pay?")[1]
-    assert "95 %" not in said.splitlines()[1] and max(map(len, said.splitlines())) <= 80
+    assert "spread" not in said.splitlines()[1] and max(map(len, said.splitlines())) <= 80
     assert not re.search(r"\w…", said)
 
 
 RATES = """
 Rates, plain → speculative; error: predicted over measured speed-up
-batch         95 %  headroom    error  µs per accepted token       tokens/s
+batch       spread  headroom    error  µs per accepted token       tokens/s
     1  1.50 … 1.50    +100 %   +0.0 %          4,000 → 2,000      250 → 500
     4  2.40 … 2.40     +25 %   +4.2 %          1,250 → 1,000      800 → 960
    16  4.50 … 4.50     −33 %  −16.7 %              500 → 750  2,000 → 1,600

@@ -15,8 +15,8 @@ from .result import Decoding, Growth
 FEWEST = 3
 """Two points lie on a line whatever they are."""
 
-STRAIGHT = 0.9
-"""Below this R² the text gives the values themselves, as no line says what they do."""
+CLOSE = 0.1
+"""A line that lies farther off a value than this share of it is none: the text gives the values themselves."""
 
 Key = tuple[str | None, str | None]
 
@@ -67,14 +67,19 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float, f
     return float(base), float(slope), r2, worst
 
 
+def is_straight(growth: Growth) -> bool:
+    """Whether a line over the batch says what the times are."""
+    return growth.largest_residual is not None and growth.largest_residual <= CLOSE
+
+
 def _fit(kind: Literal["plain", "speculative"], key: Key, batch_sizes: Sequence[int], values: list[float]) -> Growth:
     name, times = _name(kind, *key), tuple(values)
     if len(values) < FEWEST:
         text = f"{name}: {_points(batch_sizes, values)}: too few points for a line, which takes {FEWEST}"
         return Growth(kind, *key, times, None, None, None, None, text)
     base, slope, r2, worst = line(batch_sizes, values)
-    if r2 < STRAIGHT:
-        text = f"{name}: {_points(batch_sizes, values)}: no straight line (R² {r2:.2f})"
+    if worst > CLOSE:
+        text = f"{name}: {_points(batch_sizes, values)}: no straight line (R² {r2:.2f}, off by up to {share(worst)})"
     else:
         sign = "−" if slope < 0 else "+"
         off = f"off by at most {share(worst, 1)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from profkit import Recording, analyze
 from profkit.analyzers.inflation_recorders import figure
 from profkit.reports.html import render_report, tabs
 from profkit.reports.terminal import render_terminal
-from profkit.traces import open_recordings
+from profkit.traces import RecordingCost, open_recordings
 from tests.reports.chromium import Tab
 
 SWEEP = Path(__file__).parents[2] / "traces" / "tp1-dflash-recorders-2"
@@ -36,8 +37,15 @@ def test_only_the_first_recorder_has_all_tables() -> None:
 
 @pytest.mark.parametrize("width", [80, 96, 140])
 def test_whatever_differs_is_marked_in_a_table_that_fits(width: int) -> None:
-    """Also parts that take little of a step; a narrow terminal has two tables of figures for each run."""
-    analysis, _ = analyze(recordings())
+    """Also parts that take little of a step; a narrow terminal has two tables of figures for each run.
+
+    As if windows without a recorder had told that each recorder costs 1 %.
+    """
+    told = RecordingCost(1.01, 0.002, 34, 9)
+    costly = [
+        replace(one, trace=one.trace.with_run(replace(one.trace.run, recording_cost=told))) for one in recordings()
+    ]
+    analysis, _ = analyze(costly)
     said = render_terminal(analysis, width)
     assert max(map(len, said.splitlines())) <= width
     for check in analysis.recorder_checks:
@@ -92,3 +100,9 @@ def test_no_tab_is_cut_off(tab: Tab, tmp_path: Path, width: int) -> None:
     seen = "(t => [t.top, t.bottom])(document.querySelector('#traces [aria-selected=true]').getBoundingClientRect())"
     top, bottom = tab.js(seen)
     assert top >= 0 and bottom <= tab.js("document.querySelector('.bar').getBoundingClientRect().bottom") + 1
+
+
+def test_nothing_taken_out_needs_one_table() -> None:
+    """In these windows no cost of recording can be told."""
+    said = render_terminal(analyze(recordings())[0], 80)
+    assert said.count("Batch 1 by nsys, cupti and torch") == 1 and "without what recording costs" not in said

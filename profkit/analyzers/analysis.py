@@ -14,7 +14,7 @@ from .attribution import Attribution, attribute
 from .borrowed import with_borrowed_modules
 from .comparison import GIVEN, compare
 from .counter_clock import with_counters_on_clock_of_ops
-from .cycle import cycle_of, slowest_device
+from .cycle import cycle_of, slowest_device, without_recorder
 from .devices import device_figures
 from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
 from .economics.build import economics
@@ -107,6 +107,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     if slowest is not None and idle_known and not lost:
         stepping = {d: figures for d, figures in devices.items() if figures.window is not None}
         verdict = verdict_of(View(attribution, matched, stepping, graphs, cycle, slowest))
+    inflation = inflation_of(attribution, matched, cycle, parts_known=idle_known and not lost)
     return TraceFigures(
         name=recording.name,
         source=trace.source.format,
@@ -114,12 +115,12 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         health=health,
         devices={str(d): figures for d, figures in devices.items()},
         graphs={str(d): figures for d, figures in graphs.items()},
-        cycle=cycle,
+        cycle=without_recorder(cycle, inflation.unrecorded_ns if inflation else None),
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
         provenance=_provenance(trace),
         with_graphs=predict_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
-        inflation=inflation_of(attribution, matched, cycle, parts_known=idle_known and not lost),
+        inflation=inflation,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from profkit.traces import I64
 
@@ -82,6 +83,14 @@ def cycle_of(attribution: Attribution, accept_len: float | None, accept_len_sour
         phases_inferred=plan.inferred,
         rank=rank_of_device(attribution.trace)[device],
     )
+
+
+def without_recorder(cycle: Cycle, unrecorded_ns: int | None) -> Cycle:
+    """``cycle`` with what a token takes in a step of ``unrecorded_ns``, if that is known."""
+    if unrecorded_ns is None or cycle.us_per_token is None or not cycle.period_ns_median:
+        return cycle
+    per_token = cycle.us_per_token * unrecorded_ns / cycle.period_ns_median
+    return structs.replace(cycle, unrecorded_us_per_token=per_token)
 
 
 def phase_medians(attribution: Attribution, device: int, steps: DeviceSteps) -> dict[str, int]:

@@ -221,7 +221,10 @@ class GraphFigures(Struct, frozen=True):
 
 
 class Cycle(Struct, frozen=True):
-    """A step of the slowest rank. ``us_per_token`` is period over accept length and batch size."""
+    """A step of the slowest rank. ``us_per_token`` is period over accept length and batch size.
+
+    ``unrecorded_us_per_token`` is the same of a step without the recorder, ``None`` where that is not known.
+    """
 
     kind: Literal["speculative", "plain"] | None
     batch_size: int | None
@@ -235,6 +238,7 @@ class Cycle(Struct, frozen=True):
     phases_source: str
     phases_inferred: bool
     rank: int | None = None
+    unrecorded_us_per_token: float | None = None
 
 
 class Cause(Struct, frozen=True):

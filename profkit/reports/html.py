@@ -36,7 +36,7 @@ from . import figures as charts
 from .counters import activity_table, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
-from .inflation import folded, part_rows
+from .inflation import folded, lengthened, part_rows
 from .inline import asset, joined_scripts, plotly_script, template
 from .layers import MODELS, LayerView, layer_view
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
@@ -120,6 +120,7 @@ def render_report(
         signed=signed,
         inflation_parts=part_rows,
         inflation_folded=folded,
+        lengthened=lengthened,
         host_share=HOST_SHARE,
         jitter=JITTER,
         phase_name=phase_name,

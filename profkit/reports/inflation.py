@@ -82,6 +82,12 @@ def folded(found: Inflation) -> bool:
     return found.ratio is None or found.ratio < FOLDED
 
 
+def lengthened(found: Inflation) -> bool:
+    """Whether it can be told that recording made the step longer, and how long it is without."""
+    recorded, unrecorded = found.recorded_ns, found.unrecorded_ns
+    return recorded is not None and unrecorded is not None and unrecorded < recorded
+
+
 def check_blocks(check: RecorderCheck, width: int) -> tuple[Block, ...]:
     """The check as a small table: the step, each phase's union, parts that take a while, and whatever differs.
 

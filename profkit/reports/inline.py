@@ -32,7 +32,8 @@ def template(name: str) -> Any:
         percent=units.percent,
         size=units.size,
         rate=units.rate,
-        sentence=units.sentence,
+        sentence=lambda text: units.held(units.sentence(text)),
+        held=units.held,
         short=short_name,
     )
     environment.globals.update(share=share, unknown_figures=units.unknown_figures)

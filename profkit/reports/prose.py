@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -10,8 +9,8 @@ from rich.text import Text
 
 from profkit.traces import printable
 
-UNITS = r"%|(?:ns|µs|ms|s|B/s|kB/s|MB/s|GB/s|TB/s)(?!\w)"
-TOGETHER = re.compile(rf"(?<=\d) (?={UNITS}|± )|(?<=±) (?=\d)")
+from .units import TOGETHER
+
 HELD = "\ue000"
 """Stands for a space that holds while lines are broken: Rich would break at U+00A0 too."""
 

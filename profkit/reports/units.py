@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from profkit.analyzers.words import duration, listed, share
 
 FIXED, NARROW, MINUS = "\u00a0", "\u202f", "\u2212"
+
+UNITS = r"%|(?:ns|µs|ms|s|B/s|kB/s|MB/s|GB/s|TB/s)(?!\w)"
+TOGETHER = re.compile(rf"(?<=\d) (?={UNITS}|± )|(?<=±) (?=\d)")
+"""The spaces of a sentence at which no line may break."""
 
 FIGURES = {
     "all": "every figure",
@@ -67,6 +72,11 @@ def sentence(text: str) -> str:
     """``text`` with a capital and a full stop."""
     whole = text[:1].upper() + text[1:]
     return whole if whole.endswith(".") or not whole else whole + "."
+
+
+def held(text: str) -> str:
+    """``text`` whose figures stay on one line with their units."""
+    return TOGETHER.sub(FIXED, text)
 
 
 def unknown_figures(detail: str, keys: Sequence[str]) -> str:

@@ -89,6 +89,21 @@ def test_the_page_shows_parts_beside_each_other() -> None:
     assert '<section id="recorders">' not in text
 
 
+def test_the_first_figures_of_the_page_say_what_they_are_without_the_recorder() -> None:
+    """From the figures of ``--json``; where no cost can be told, nothing is said beneath."""
+    costly = ("run", graph_steps(replace(COSTLY, accept_len=1.0)))
+    words = words_of(page(costly), "verdict")
+    assert "step period, median 1.00 ms without the recorder 800 µs 5 plain steps recorded" in words
+    assert "time per token 1.00 ms without the recorder 800 µs period over tokens per step" in words
+    (trace,) = analyze([Recording(costly[0], "", costly[1])])[0].traces
+    assert (trace.cycle.us_per_token, trace.cycle.unrecorded_us_per_token) == (1_000.0, 800.0)
+    cheap = graph_steps(replace(COSTLY, step_times=timed(1_010_000)))
+    for run, per_token in ((cheap, 1_000.0), (graph_steps(Run()), None)):
+        assert "without the recorder" not in words_of(page(("run", run)), "verdict")
+        (trace,) = analyze([Recording("run", "", run)])[0].traces
+        assert trace.cycle.unrecorded_us_per_token == per_token
+
+
 @pytest.mark.parametrize(("median", "shown"), [(800_000, True), (990_000, False)])
 def test_parts_are_folded_away_where_recording_costs_little(median: int, shown: bool) -> None:
     text = page(("run", graph_steps(replace(COSTLY, step_times=timed(median)))))

@@ -1,6 +1,6 @@
 """Hardware counters set to the clock of the ops, which recorders set anew in each window: by what a link carries when.
 
-A link carries most while collectives transfer. On two H200s the samples' bytes came up to 62 us behind the transfers
+A link carries most while collectives transfer. On two H200s the samples' bytes came up to 62 µs behind the transfers
 that moved them, and by as much less on the device whose clock collectives show to be ahead by that.
 """
 

@@ -47,7 +47,7 @@ class StepCost:
         """The least and the most that the ratio may be: by its own error, or by how steps differ among themselves."""
         if self.measured:
             return max(self.ratio - self.error, MIN_RATIO), self.ratio + self.error
-        return self.recorded_ns / self.timed.high_ns, self.recorded_ns / max(self.timed.low_ns, 1)
+        return self.recorded_ns / max(self.timed.high_ns, 1), self.recorded_ns / max(self.timed.low_ns, 1)
 
     @property
     def error(self) -> float:

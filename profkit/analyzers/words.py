@@ -43,13 +43,10 @@ def a_duration(ns: float) -> str:
 
 
 def range_of(low: int | None, high: int | None) -> str:
-    """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``unknown`` where there is none."""
+    """A range: ``7.19 to 7.71 ms``, ``840 µs to 1.10 ms``, ``0 to 5 ns``, ``unknown`` where there is none."""
     if low is None or high is None:
         return "unknown"
-    first, last = duration(low), duration(high)
-    if low == 0:
-        return f"0 to {last}"
-    return f"{first.split()[0]} to {last}" if first.split()[1] == last.split()[1] else f"{first} to {last}"
+    return f"0 to {duration(high)}" if low == 0 else between(duration(low), duration(high), " to ")
 
 
 def share(part: float, whole: float = 1.0, signed: bool = False) -> str:
@@ -60,10 +57,10 @@ def share(part: float, whole: float = 1.0, signed: bool = False) -> str:
     return "0.0 %" if written[1:] == "0.0 %" else written.replace("-", "−")
 
 
-def between(low: str, high: str) -> str:
+def between(low: str, high: str, dash: str = " – ") -> str:
     """Two figures with their unit, which is written once where it is the same: ``18.2 – 22.0 ms``."""
     same = low.rpartition(" ")[2] == high.rpartition(" ")[2]
-    return f"{low.rpartition(' ')[0] if same and ' ' in low else low} – {high}"
+    return f"{low.rpartition(' ')[0] if same and ' ' in low else low}{dash}{high}"
 
 
 def counted(number: int, noun: str) -> str:

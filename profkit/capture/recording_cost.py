@@ -19,6 +19,8 @@ LASTING = 40
 """Consecutive steps whose median is compared where two long times are: what lasts as long shows in its spread."""
 
 TOLERATED = 0.05
+"""Share by which steps may be longer after a recording: servers change by as much in seconds."""
+
 STUDENT = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """By the number of medians: how many standard deviations hold 95 %."""
 
@@ -36,7 +38,7 @@ def recording_cost(recorded: Gaps, *without: Gaps) -> RecordingCost | None:
 def left_behind(before: Gaps, after: Gaps) -> RecordingCost | None:
     """How many times as long steps are after a recording as before it, if that is more than noise and ``TOLERATED``.
 
-    A recorder that has ended need not be gone: of CUPTI, which all recorders use, calls stay instrumented.
+    A recorder that has ended need not be gone: eager throughput was seen to stay lower, whichever had recorded.
     """
     ratios = _ratios(after, (before,))
     found = None if ratios is None else _compared(ratios[0], ratios[1], LASTING)

@@ -8,7 +8,7 @@ from ..words import listed
 from .result import Decided, Outcome, Range, Row
 
 EVEN = 0.02
-"""Speed-ups this close to 1 count as even: the rates of one server differ by as much from run to run."""
+"""Speed-ups this close to 1 count as even: the rates of one server differ by as much in a few seconds, or by more."""
 
 VERBS: dict[Outcome, str] = {"wins": "wins", "even": "is even", "loses": "loses"}
 

@@ -147,16 +147,24 @@ class Load:
         received = sum(slot.received for slot in self._slots)
         return received / (len(self._slots) * max(self._settings.output_len, 1))
 
-    def measure(self, seconds: float, check: Callable[[], None]) -> float:
-        """Tokens per second over the next ``seconds``; ``check`` is called all the while.
+    def measure(self, seconds: float, check: Callable[[], None], most_s: float = 0.0) -> float:
+        """Tokens per second over the next ``seconds``, or longer; ``check`` is called all the while.
+
+        Steps take longer as contexts grow. To have contexts as long as they are on average, it goes on until every
+        slot has brought as many tokens as a request has, but for no longer than ``most_s``.
 
         Tokens come in bursts of many steps, so each slot's rate counts from burst to burst; where one has had too few
         of them, all tokens of the time are counted.
         """
         began, before = time.monotonic(), self.tokens
-        while (now := time.monotonic()) < began + seconds:
+        whole = [slot.total + self._settings.output_len for slot in self._slots]
+        while True:
             check()
-            time.sleep(min(0.05, began + seconds - now))
+            lacks = any(slot.total < total for slot, total in zip(self._slots, whole, strict=True))
+            left = began + (max(seconds, most_s) if lacks else seconds) - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(0.05, left))
         rates = [slot.rate(began) for slot in self._slots]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else (self.tokens - before) / (time.monotonic() - began)

@@ -172,7 +172,10 @@ def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
     settings, windows = plan.settings, plan.settings.windows
     memory = memory_in_words(settings, max(plan.concurrencies), least_memory(plan.devices))
     common = _common([one.environment for one in recorders.values()])
-    per_window = f"warm up (at most {windows.warm_up_s:g} s), measure {windows.measure_s:g} s, record {windows.steps}"
+    measure = f"measure {windows.measure_s:g} s"
+    if windows.measure_most_s > windows.measure_s:
+        measure += f" or through a whole output (at most {windows.measure_most_s:g} s)"
+    per_window = f"warm up (at most {windows.warm_up_s:g} s), {measure}, record {windows.steps} decode steps, measure"
     lines = [
         f"configuration   {settings.name}: {settings.description}".rstrip(": "),
         f"engine          SGLang {plan.version}, {settings.gpus} GPU(s), port {settings.port}",
@@ -189,10 +192,7 @@ def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
         lines += ["", f"server          CUDA graphs {'on' if one.graphs else 'off'}, recorder {one.recorder}"]
         lines += [f"  with {_variables(own)}"] if own else []
         lines += [f"  {shlex.join([*around.wrapper, *one.command])}"]
-        lines += [
-            f"  concurrency {c}: {per_window} decode steps, measure {windows.measure_s:g} s -> {one.window(c)}/"
-            for c in plan.concurrencies
-        ]
+        lines += [f"  concurrency {c}: {per_window} again -> {one.window(c)}/" for c in plan.concurrencies]
     low, high = _seconds(plan)
     lines += ["", f"time            {low} to {high} s, of which each server start takes 30 to 120 s"]
     return Scrubber({**os.environ, **settings.env})("\n".join(lines))
@@ -217,6 +217,6 @@ def _load(settings: Settings) -> str:
 def _seconds(plan: Plan) -> tuple[int, int]:
     windows = plan.settings.windows
     least = 3 + 2 * windows.measure_s + 4
-    most = windows.warm_up_s + 2 * windows.measure_s + 30
+    most = windows.warm_up_s + 2 * max(windows.measure_s, windows.measure_most_s) + 30
     runs = len(plan.concurrencies) * len(plan.passes)
     return int(30 * len(plan.passes) + least * runs), int(140 * len(plan.passes) + most * runs)

@@ -116,7 +116,7 @@ def _run_pass(context: Context) -> ServerError | None:
     with scratch_folder() as scratch:
         try:
             with sampler:
-                return _serve(context, scratch)
+                return serve(context, scratch, _run_concurrencies)
         finally:
             context.counters.end()
             collect(context, scratch, sampler)
@@ -125,8 +125,15 @@ def _run_pass(context: Context) -> ServerError | None:
             remove_ends(context.plugin_folder)
 
 
-def _serve(context: Context, scratch: Path) -> ServerError | None:
-    """Start, load and stop the server; the only part of a pass that a first signal breaks off."""
+Work = Callable[[Context, Server, Path], None]
+"""What is done with a server that is up; the folder is for the files of the run itself."""
+
+
+def serve(context: Context, scratch: Path, work: Work) -> ServerError | None:
+    """Start the server of a pass, do ``work`` with it and stop it; a first signal breaks that off.
+
+    A server that failed is recorded, and returned.
+    """
     plan = context.plan
     log = ServerLog(plan.folder / f"server{context.one.suffix}.log", context.scrub)
     environment = _server_environment(context, scratch)
@@ -136,8 +143,7 @@ def _serve(context: Context, scratch: Path) -> ServerError | None:
     try:
         with context.interrupts.raising(1):
             _start(context, server)
-            for concurrency in plan.concurrencies:
-                _run_concurrency(context, server, concurrency, scratch)
+            work(context, server, scratch)
     except ServerError as error:
         context.record.server_failed(error, context.one)
         context.say(f"{error}; its last lines are in {plan.folder / 'sweep.json'}")
@@ -192,16 +198,21 @@ def _stop(context: Context, server: Server) -> None:
         context.record.plugin_says(read_report(context.plugin_folder), context.one, context.say)
 
 
+def _run_concurrencies(context: Context, server: Server, scratch: Path) -> None:
+    for concurrency in context.plan.concurrencies:
+        _run_concurrency(context, server, concurrency, scratch)
+
+
 def _run_concurrency(context: Context, server: Server, concurrency: int, scratch: Path) -> None:
     windows = context.plan.settings.windows
     window = Window(concurrency, context.one.graphs, context.one.window(concurrency), context.one.recorder)
     load = Load(server.endpoints, concurrency, context.plan.settings.load)
-    check = _checker(server, load, windows.hang_s)
-    patient = _checker(server, load, max(windows.hang_s, windows.report_s))
+    check = checker(server, load, windows.hang_s)
+    patient = checker(server, load, max(windows.hang_s, windows.report_s))
 
     def measure(what: str) -> tuple[float, Gaps]:
         server.phase, began_ns = f"{what} {window.name}", time.monotonic_ns()
-        rate = load.measure(windows.measure_s, check)
+        rate = load.measure(windows.measure_s, check, windows.measure_most_s)
         context.say(f"{window.name}: {rate:,.0f} tok/s")
         return rate, read_gaps(context.plugin_folder, began_ns, time.monotonic_ns(), concurrency)
 
@@ -210,7 +221,7 @@ def _run_concurrency(context: Context, server: Server, concurrency: int, scratch
     try:
         with load:
             server.phase = f"warm up {window.name}"
-            _warm_up(load, window.name, windows.warm_up_s, check, context.say)
+            warm_up(load, window.name, windows.warm_up_s, check, context.say)
             window.rate_before, window.gaps_before = measure("measure")
             server.phase = f"record {window.name}"
             record_window(context, server, load, window, scratch, check, patient)
@@ -226,7 +237,7 @@ def _run_concurrency(context: Context, server: Server, concurrency: int, scratch
         context.record.measured(window)
 
 
-def _checker(server: Server, load: Load, hang_s: float) -> Check:
+def checker(server: Server, load: Load, hang_s: float) -> Check:
     """A function that raises ``ServerError`` where the server died, requests fail, or no token came for too long."""
 
     def check() -> None:
@@ -241,8 +252,8 @@ def _checker(server: Server, load: Load, hang_s: float) -> Check:
     return check
 
 
-def _warm_up(load: Load, name: str, most_s: float, check: Callable[[], None], say: Say) -> None:
-    """Until every request has brought tokens and throughput is the same in two seconds in a row."""
+def warm_up(load: Load, name: str, most_s: float, check: Check, say: Say) -> None:
+    """Wait until every request has brought tokens and throughput is the same in two seconds in a row."""
     say(f"{name}: warming up")
     deadline, before = time.monotonic() + most_s, 0.0
     while not load.is_full() and time.monotonic() < deadline:

@@ -38,11 +38,15 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Windows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long each part of a run may take: seconds, and decode steps to record."""
+    """How long each part of a run may take: seconds, and decode steps to record.
+
+    Measuring takes ``measure_s`` at least, and goes on through a whole output of every request for ``measure_most_s``.
+    """
 
     steps: int = 8
     warm_up_s: float = 20.0
     measure_s: float = 3.0
+    measure_most_s: float = 60.0
     record_s: float = 60.0
     start_s: float = 480.0
     hang_s: float = 60.0

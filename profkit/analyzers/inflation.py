@@ -56,7 +56,12 @@ def inflation_of(
     ]
     busy = (cells - middle.cells)[[PART[name] for name in BUSY]].sum(axis=0)
     unions = {phase: ns + int(busy[PHASE[phase]]) for phase, ns in middle.unions.items()}
-    found = structs.replace(found, parts=tuple(parts), ops=middle.ops, unions=unions)
+    kernels, brought = middle.cells[PART["compute"]], cells[PART["compute"]]
+    attention = {
+        phase: min(ns, int(brought[PHASE[phase]])) * int(brought[PHASE[phase]]) // max(int(kernels[PHASE[phase]]), 1)
+        for phase, ns in middle.attention.items()
+    }
+    found = structs.replace(found, parts=tuple(parts), ops=middle.ops, unions=unions, attention=attention)
     return with_estimates(found)
 
 
@@ -81,6 +86,8 @@ def _measured(cost: StepCost) -> Inflation:
         ratio_error=cost.error if cost.measured else None,
         unknown=None if known else OTHER_STEPS,
         text=cost.said,
+        elsewhere_ns=cost.elsewhere_ns,
+        context=cost.timed_recorded.context if cost.timed_recorded else None,
     )
 
 

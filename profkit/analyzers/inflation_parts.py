@@ -14,7 +14,7 @@ from .collectives import blame, exposed_collectives
 from .cycle import DeviceSteps, device_steps
 from .intervals import union_length
 from .matching import MatchedCollectives
-from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
+from .vocabulary import CLASS, HOST_PARTS, PART, PARTS, PHASE, PHASES
 
 HOST_SHARE = 100
 """How many times as much recording lengthens host time as GPU time of the same length.
@@ -75,12 +75,13 @@ def _elastic(cells: Sequence[int], host: Sequence[int]) -> list[int]:
 class MiddleStep:
     """The mean of the steps in the middle of a device's periods: ``cells`` of shape (parts, phases) sum to it.
 
-    ``ops`` (how many) and ``unions`` (ns) are by phase, per step.
+    ``ops`` (how many), ``unions`` and ``attention`` (ns: of all ops, of attention's alone) are by phase, per step.
     """
 
     cells: I64
     ops: dict[str, int]
     unions: dict[str, int]
+    attention: dict[str, int]
 
 
 def middle_step(attribution: Attribution, device: int) -> MiddleStep:
@@ -94,9 +95,13 @@ def middle_step(attribution: Attribution, device: int) -> MiddleStep:
     kept = kept & (steps.periods >= low) & (steps.periods <= high)
     count, whole = int(kept.sum()), int(steps.periods[kept].sum())
     cells = np.array(apportioned(round(whole / count), table[kept].sum(axis=0).ravel().tolist()), np.int64)
-    ops = _ops(attribution, device, steps)
-    unions = _unions(attribution, device, steps.row[:-1][kept], 1 / count)
-    return MiddleStep(cells.reshape(len(PARTS), len(PHASES)), ops, unions)
+    own = _decode_ops(attribution, device) & np.isin(attribution.step, steps.row[:-1][kept])
+    return MiddleStep(
+        cells.reshape(len(PARTS), len(PHASES)),
+        _ops(attribution, device, steps),
+        _unions(attribution, own, 1 / count),
+        _unions(attribution, own & (attribution.kernel_class == CLASS["attention"]), 1 / count),
+    )
 
 
 def _decode_ops(attribution: Attribution, device: int) -> Bools:
@@ -118,10 +123,9 @@ def _ops(attribution: Attribution, device: int, steps: DeviceSteps) -> dict[str,
     return {name: round(float(medians[code])) for code, name in enumerate(PHASES) if medians[code]}
 
 
-def _unions(attribution: Attribution, device: int, row: I64, per_step: float) -> dict[str, int]:
-    """The union of each phase's ops in the steps ``row``, times ``per_step``."""
+def _unions(attribution: Attribution, own: Bools, per_step: float) -> dict[str, int]:
+    """The union of each phase's ops among ``own``, times ``per_step``."""
     ops = attribution.trace.ops
-    own = _decode_ops(attribution, device) & np.isin(attribution.step, row)
     found = {}
     for code, name in enumerate(PHASES):
         mine = own & (attribution.phase == code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from msgspec import structs
@@ -19,8 +20,10 @@ JITTER = 0.001
 """… other than by less than this share of the step."""
 
 NAMED = 3
-STEP, UNION = "step", "union"
+STEP, UNION, ATTENTION, WORK, OTHER_WORK = "step", "union", "attention", "work", "other_work"
 BUSY = ("compute", "collective", "copy")
+KERNELS = ("compute", "copy")
+"""Compared together: a small copy within a GPU is a copy to one recorder and a kernel to another."""
 
 Told = tuple[TraceFigures, Inflation]
 
@@ -51,7 +54,7 @@ def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
 def _check(group: list[Told]) -> RecorderCheck:
     figures = [own for _, own in group]
     floor = JITTER * min(own.recorded_ns or 0 for own in figures)
-    rows = tuple(_marked(row, floor) for row in _rows(figures))
+    rows = tuple(_marked(row, floor) for row in _rows(figures, floor))
     counts = tuple(
         RecorderOps(phase, tuple(own.ops.get(phase, 0) for own in figures))
         for phase in PHASES
@@ -67,24 +70,52 @@ def _check(group: list[Told]) -> RecorderCheck:
         rows=rows,
         ops=counts,
         agree=agree,
-        text=_text(recorders, rows, counts, floor),
+        text=_text(recorders, rows, counts, floor) + _of_contexts(figures, rows),
     )
 
 
-def _rows(figures: Sequence[Inflation]) -> Iterator[RecorderRow]:
-    """The step, and each phase's union and parts. A phase's union shrinks by what its busy parts do."""
+def _rows(figures: Sequence[Inflation], floor: float) -> Iterator[RecorderRow]:
+    """The step, and each phase's union, kernels and other parts. A phase's union shrinks by what its busy parts do."""
     cells = [{(row.phase, row.part): row for row in own.parts} for own in figures]
     yield _row("", STEP, [own.recorded_ns for own in figures], [own.unrecorded_ns for own in figures])
     for phase in PHASES:
         if any(phase in own.unions for own in figures):
             unions = [own.unions.get(phase, 0) for own in figures]
-            taken = [_busy_excess(own, phase) for own in figures]
-            left = [None if t is None else u - t for u, t in zip(unions, taken, strict=True)]
-            yield _row(phase, UNION, unions, left)
+            taken = [_excess(own, phase, BUSY) for own in figures]
+            yield _row(phase, UNION, unions, [*map(_less, unions, taken)])
+        yield from _kernel_rows(figures, phase, floor)
         for part in PARTS:
             found = [own.get((phase, part)) for own in cells]
-            if any(found):
+            if any(found) and part not in KERNELS:
                 yield _row(phase, part, [*map(_recorded, found)], [*map(_unrecorded, found)])
+
+
+def _kernel_rows(figures: Sequence[Inflation], phase: str, floor: float) -> Iterator[RecorderRow]:
+    """Kernels and copies; where these differ, also those of attention, which take as long as contexts are, alone."""
+    whole = [sum(row.recorded_ns for row in own.parts if _is(row, phase, KERNELS)) for own in figures]
+    taken = [_excess(own, phase, KERNELS) for own in figures]
+    if not any(whole):
+        return
+    row = _marked(_row(phase, WORK, whole, [*map(_less, whole, taken)]), floor)
+    yield row
+    attention = [own.attention.get(phase, 0) for own in figures]
+    if row.differs and any(attention):
+        theirs = [_share(one, own, all_of) for one, own, all_of in zip(taken, attention, whole, strict=True)]
+        rest = [all_of - own for all_of, own in zip(whole, attention, strict=True)]
+        yield _row(phase, ATTENTION, attention, [*map(_less, attention, theirs)])
+        yield _row(phase, OTHER_WORK, rest, [*map(_less, rest, map(_less, taken, theirs))])
+
+
+def _share(taken: int | None, own: int, whole: int) -> int | None:
+    return None if taken is None else taken * own // max(whole, 1)
+
+
+def _less(ns: int | None, taken: int | None) -> int | None:
+    return None if ns is None or taken is None else ns - taken
+
+
+def _is(row: InflationPart, phase: str, parts: Sequence[str]) -> bool:
+    return row.phase == phase and row.part in parts
 
 
 def _row(phase: str, part: str, recorded: Sequence[int | None], unrecorded: Sequence[int | None]) -> RecorderRow:
@@ -114,8 +145,9 @@ def _unrecorded(cell: InflationPart | None) -> int | None:
     return cell.unrecorded_ns if cell else 0
 
 
-def _busy_excess(own: Inflation, phase: str) -> int | None:
-    rows = [row for row in own.parts if row.phase == phase and row.part in BUSY]
+def _excess(own: Inflation, phase: str, parts: Sequence[str]) -> int | None:
+    """What recording cost in ``parts`` of a phase."""
+    rows = [row for row in own.parts if _is(row, phase, parts)]
     known = [row.recorded_ns - row.unrecorded_ns for row in rows if row.unrecorded_ns is not None]
     return sum(known) if len(known) == len(rows) else None
 
@@ -135,6 +167,24 @@ def _text(recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequenc
     if beyond:
         agree = f"{agree}, but for {listed(beyond)}" if within else f"figures differ: {listed(beyond)}"
     return f"recorded by {listed(list(recorders))}, {number}; {_of_cost(rows)}, {agree}"
+
+
+def _of_contexts(figures: Sequence[Inflation], rows: Sequence[RecorderRow]) -> str:
+    """Why attention alone differs, if it does: empty where other kernels differ as well."""
+    unlike = {(row.phase, row.part) for row in rows if row.differs}
+    phases = [phase for phase, part in unlike if part == WORK]
+    if not phases or any((p, ATTENTION) not in unlike or (p, OTHER_WORK) in unlike for p in phases):
+        return ""
+    said = "; of the kernels only attention differs, which takes longer the longer contexts are"
+    steps = [own.elsewhere_ns for own in figures if own.elsewhere_ns is not None]
+    if len(steps) < len(figures) or _spread(steps) <= math.hypot(*(own.ratio_error or 0.0 for own in figures)):
+        return said
+    contexts = [own.context for own in figures if own.context is not None]
+    tokens = f" ({min(contexts):,} to {max(contexts):,} tokens)" if len(contexts) == len(figures) else ""
+    return (
+        f"{said}: steps at the contexts of these windows{tokens} take {range_of(min(steps), max(steps))} without a "
+        "recorder, timed by the engine"
+    )
 
 
 def figure(row: RecorderRow) -> str:

@@ -31,7 +31,9 @@ class Inflation(Struct, frozen=True):
     were counted; otherwise the one over the other. ``unrecorded_ns`` is the recorded step over the ratio if a cost can
     be told, or else the recorded step; the truth is between ``low_ns`` and ``high_ns``. The ``recorded_ns`` of
     ``parts`` sum to the recorded step, their ``unrecorded_ns`` to the unrecorded one. ``at_most_ns`` is all that
-    throughput says where no step was timed. ``ops`` and ``unions`` are by phase.
+    throughput says where no step was timed. ``ops``, ``unions`` and ``attention`` (its kernels' union) are by phase.
+    ``context`` is the median of the tokens that all requests of a recorded step have together, ``elsewhere_ns`` what
+    steps with as many take outside of the window.
     """
 
     recorder: str
@@ -48,6 +50,9 @@ class Inflation(Struct, frozen=True):
     parts: tuple[InflationPart, ...] = ()
     ops: dict[str, int] = {}
     unions: dict[str, int] = {}
+    attention: dict[str, int] = {}
+    elsewhere_ns: int | None = None
+    context: int | None = None
     unknown: str | None = None
     text: str = ""
 
@@ -55,7 +60,9 @@ class Inflation(Struct, frozen=True):
 class RecorderRow(Struct, frozen=True):
     """One figure of a step by each recorder of a check, as recorded and after inflation is taken out.
 
-    ``part`` is a part of the partition, ``union`` (all of the phase's ops) or, with an empty ``phase``, ``step``.
+    ``part`` is ``union`` (all of the phase's ops), ``attention`` (its kernels), ``other_work`` (other kernels,
+    and copies; ``work`` where there is no attention), another part of the partition or, with an empty ``phase``,
+    ``step``.
     Spreads are from the least to the most, over the least. ``differs`` where they are wide, and no jitter.
     """
 

@@ -57,6 +57,13 @@ class StepCost:
         return self.measured.error if self.measured.windows else math.hypot(self.measured.error, WANDER)
 
     @property
+    def elsewhere_ns(self) -> int | None:
+        """What a step at the window's contexts takes outside of it; ``None`` where contexts were not counted."""
+        if self.measured is None or self.timed_recorded is None:
+            return None
+        return round(self.timed_recorded.median_ns / self.measured.ratio)
+
+    @property
     def is_told(self) -> bool:
         """Whether a cost can be told from the spread."""
         return self.ratios[0] > 1

@@ -18,7 +18,8 @@ def part_name(phase: str, group: str) -> str:
 
 
 PARTS_IN_WORDS = {
-    "union": "ops", "compute": "kernels", "collective": "collectives", "copy": "copies",
+    "union": "ops", "attention": "attention", "work": "kernels and copies", "other_work": "other kernels and copies",
+    "compute": "kernels", "collective": "collectives", "copy": "copies",
     "gap_sync": "blocking calls", "gap_api": "other CUDA calls", "gap_host": "host code", "gap_launch": "launches",
     "gap_graph_launch": "graph launches", "gap_in_graph": "gaps inside graphs", "gap_queue": "queue",
     "gap_unknown": "unknown gaps",

@@ -61,12 +61,14 @@ def without_first(gaps: Gaps) -> Gaps:
 def step_times(*parts: Gaps) -> StepTimes | None:
     """What ``parts`` hold together of the process whose median is the longest; ``None`` where they hold nothing."""
     pids = sorted({pid for part in parts for pid in part})
-    every = [np.concatenate([part[pid]["ns"] for part in parts if pid in part]) for pid in pids]
+    every = [np.concatenate([part[pid] for part in parts if pid in part]) for pid in pids]
     if not every:
         return None
-    slowest = max(every, key=lambda gaps: float(np.median(gaps)))
-    low, high = np.quantile(slowest, MIDDLE)
-    return StepTimes(round(float(np.median(slowest))), round(float(low)), round(float(high)), len(slowest))
+    slowest = max(every, key=lambda gaps: float(np.median(gaps["ns"])))
+    times, counted = slowest["ns"], slowest["context"][np.isfinite(slowest["context"])]
+    low, high = np.quantile(times, MIDDLE)
+    context = round(float(np.median(counted))) if len(counted) else None
+    return StepTimes(round(float(np.median(times))), round(float(low)), round(float(high)), len(times), context)
 
 
 def remove_rings(folder: Path) -> None:

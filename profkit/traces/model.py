@@ -229,12 +229,14 @@ class StepTimes:
     """Decode steps as the engine's host timed them: from the start of one to that of the next, in nanoseconds.
 
     ``low_ns`` and ``high_ns`` hold the middle 80 % of ``steps`` such times of the rank whose median is the longest.
+    ``context`` is the median of the tokens of context that all requests of a step have together, where it was counted.
     """
 
     median_ns: int
     low_ns: int
     high_ns: int
     steps: int
+    context: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

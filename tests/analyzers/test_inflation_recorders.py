@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
 from profkit import Recording, analyze
 from profkit.analyzers.result import Analysis
-from profkit.traces import Run
+from profkit.traces import RecordingCost, Run, StepTimes, open_recordings
 from tests.analyzers.test_inflation import graph_steps, timed
 from tests.builders import TraceBuilder
 
@@ -32,7 +33,7 @@ def test_recorders_are_checked_against_each_other() -> None:
     assert rows == {
         ("", "step"): ((1200, 1260, 1320), (1000, 1000, 1000)),
         ("decode", "union"): ((600, 600, 620), (598, 597, 617)),
-        ("decode", "compute"): ((600, 600, 620), (598, 597, 617)),
+        ("decode", "work"): ((600, 600, 620), (598, 597, 617)),
         # 200, 260 and 320 ns, given as 600 or 620 : 100 times 400, 460 or 500 : 10000 : 100
         ("decode", "gap_host"): ((400, 460, 500), (242, 249, 237)),
         ("decode", "gap_graph_launch"): ((100, 100, 100), (60, 54, 47)),
@@ -41,12 +42,12 @@ def test_recorders_are_checked_against_each_other() -> None:
     assert [(row.phase, row.ops, row.same) for row in check.ops] == [("decode", (2, 2, 2), True)]
     spreads = {row.part: row.recorded_spread for row in check.rows}
     assert spreads == {
-        "step": 0.1, "union": 20 / 600, "compute": 20 / 600, "gap_host": 0.25, "gap_graph_launch": 0, "gap_in_graph": 0,
+        "step": 0.1, "union": 20 / 600, "work": 20 / 600, "gap_host": 0.25, "gap_graph_launch": 0, "gap_in_graph": 0,
     }  # fmt: skip
     assert check.agree is False
     assert check.text == (
         "recorded by nsys, cupti and torch, a step has the same number of ops; after inflation is taken out, figures "
-        "differ: decode's ops (597 to 617 ns), decode's kernels (597 to 617 ns), decode's host code "
+        "differ: decode's ops (597 to 617 ns), decode's kernels and copies (597 to 617 ns), decode's host code "
         "(237 to 249 ns) and 1 more"
     )
 
@@ -85,8 +86,78 @@ def test_kernels_that_differ_in_number_are_said() -> None:
     assert check.text == (
         "recorded by nsys and torch, ops differ in number in decode; what recording cost each of them is not known; as "
         "recorded, figures differ: decode's ops (600 to 700 ns), decode's "
-        "kernels (600 to 700 ns) and decode's gaps inside graphs (0 to 100 ns)"
+        "kernels and copies (600 to 700 ns) and decode's gaps inside graphs (0 to 100 ns)"
     )
+
+
+def at_contexts(*windows: tuple[str, int, int, int, int | None]) -> Analysis:
+    """A step of 100 µs or so by each recorder: attention, another kernel, the window's step elsewhere, its context."""
+    recordings = []
+    for recorder, attention, other, elsewhere, context in windows:
+        within = StepTimes(2 * elsewhere, elsewhere, 3 * elsewhere, 30, context)
+        cost = RecordingCost(2.0, 0.01, 30, 9)
+        run = Run("x", recorder=recorder, step_times=timed(10**6), step_times_recorded=within, recording_cost=cost)
+        builder = TraceBuilder().rank(0).run(run)
+        for at in range(0, 500_000, 100_000):
+            builder.range(at, at + 290, "step:decode bs=1").range(at, at + 280, "target")
+            end = at + 300 + attention
+            builder.graph(at + 200, at + 250, ("flash_fwd", at + 300, end), ("gemm", end, end + other))
+        recordings.append(Recording(recorder, "", builder.trace()))
+    return analyze(recordings)[0]
+
+
+ALONE = "; of the kernels only attention differs, which takes longer the longer contexts are"
+
+
+def test_attention_that_alone_differs_is_told_with_the_contexts() -> None:
+    (check,) = at_contexts(
+        ("nsys", 50_000, 40_000, 10_000, 600), ("torch", 56_000, 40_000, 11_000, 680)
+    ).recorder_checks
+    rows = {row.part: (row.recorded_ns, row.differs) for row in check.rows if row.phase == "decode"}
+    assert rows["work"] == ((90_000, 96_000), True)
+    assert rows["attention"] == ((50_000, 56_000), True)
+    assert rows["other_work"] == ((40_000, 40_000), False)
+    assert check.text.endswith(
+        f"{ALONE}: steps at the contexts of these windows (600 to 680 tokens) take 10.0 to 11.0 µs without a recorder, "
+        "timed by the engine"
+    )
+
+
+def test_contexts_that_cannot_be_told_apart_are_not_told() -> None:
+    """Steps there differ by 1 %, and each is known to 1 %; or tokens were not counted."""
+    (near,) = at_contexts(("nsys", 50_000, 40_000, 10_000, 600), ("torch", 56_000, 40_000, 10_100, 680)).recorder_checks
+    assert near.text.endswith(ALONE)
+    (dark,) = at_contexts(
+        ("nsys", 50_000, 40_000, 10_000, 600), ("torch", 56_000, 40_000, 11_000, None)
+    ).recorder_checks
+    assert dark.text.endswith(
+        "steps at the contexts of these windows take 10.0 to 11.0 µs without a recorder, timed by the engine"
+    )
+
+
+def test_attention_is_not_blamed_for_other_kernels() -> None:
+    (check,) = at_contexts(
+        ("nsys", 50_000, 30_000, 10_000, 600), ("torch", 56_000, 34_000, 11_000, 680)
+    ).recorder_checks
+    assert {row.part for row in check.rows if row.differs} >= {"work", "attention", "other_work"}
+    assert "attention differs" not in check.text
+    (same,) = at_contexts(("nsys", 50_000, 40_000, 10_000, 600), ("torch", 51_000, 40_000, 11_000, 680)).recorder_checks
+    assert "attention" not in {row.part for row in same.rows} and "attention" not in same.text
+
+
+def test_reference_windows_at_other_contexts() -> None:
+    """At 32 the window of torch began later: attention takes 7 % longer, and the other kernels do not."""
+    sweep = Path(__file__).parents[2] / "traces" / "tp1-dflash-recorders-3"
+    recordings = [Recording(one.name, str(one.path), one.trace) for one in open_recordings(sweep)]
+    one, many = analyze(recordings)[0].recorder_checks
+    assert all(row.same for check in (one, many) for row in check.ops)
+    unions = [row for row in one.rows if row.part in ("step", "union")]
+    assert len(unions) == 6 and not any(row.differs for row in unions)
+    assert max(row.unrecorded_spread or 1 for row in one.rows if row.part == "step") < 0.025
+    spreads = {(row.phase, row.part): row.recorded_spread for row in many.rows}
+    assert spreads["verify", "attention"] > 0.06 and spreads["draft", "attention"] > 0.06
+    assert spreads["verify", "other_work"] < 0.01 and spreads["draft", "other_work"] < 0.01
+    assert many.text.endswith("take 22.7 to 23.5 ms without a recorder, timed by the engine")
 
 
 def test_json_holds_it_all() -> None:

@@ -79,6 +79,14 @@ def test_the_slowest_process_counts() -> None:
     assert step_times({}, {}) is None
 
 
+def test_step_times_hold_the_median_context_where_it_was_counted() -> None:
+    gaps = gaps_of(10, 20, 30, 40)
+    gaps["context"] = [100, 300, float("nan"), 200]
+    assert step_times({1: gaps}) == StepTimes(25, 13, 37, 4, context=200)
+    gaps["context"] = float("nan")
+    assert step_times({1: gaps}) == StepTimes(25, 13, 37, 4)
+
+
 def test_the_first_step_of_a_recording_is_left_out() -> None:
     assert listed(without_first({1: gaps_of(900, 5, 6), 2: gaps_of(900)})) == {1: [5, 6]}
 

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from profkit.capture import recording
 from profkit.capture.importing import Window
+from profkit.capture.load import Load
 from profkit.capture.recording import record_window
 from profkit.capture.secrets import Scrubber
 from profkit.capture.server import Server
@@ -163,3 +165,42 @@ def test_without_a_folder_nothing_is_noted(tmp_path: Path) -> None:
     note_end(None)
     note_end(tmp_path / "gone")
     assert ends_since(tmp_path, 0) == []
+
+
+class Clock:
+    """Stands in for the module ``time``: sleeping is all that makes it go on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Place:
+    """A load whose requests stay where they are, with room for ``tokens``."""
+
+    def __init__(self, progress: float, tokens: int = 10**6) -> None:
+        self.progress, self.room, self.accept_length = (lambda: progress), (lambda: tokens), (lambda: 3.5)
+
+
+@pytest.mark.parametrize(
+    ("progress", "waited_s"), [(0.47, 0), (0.478, 0), (0.462, 0), (0.49, 12), (0.45, 12), (0.55, 30), (0.1, 30)]
+)
+def test_a_window_waits_for_typical_contexts_and_then_for_less(
+    monkeypatch: pytest.MonkeyPatch, progress: float, waited_s: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(recording, "time", clock)
+    recording._wait_for_room(cast(Load, Place(progress)), 20, 8, lambda: None)
+    assert clock.now == pytest.approx(waited_s, abs=0.1)
+
+
+def test_a_window_waits_no_longer_for_room_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(recording, "time", clock)
+    recording._wait_for_room(cast(Load, Place(0.47, tokens=5)), 20, 8, lambda: None)
+    assert clock.now == pytest.approx(recording.ROOM_WAIT_S, abs=0.1)

@@ -9,7 +9,7 @@ import pytest
 from profkit.analyzers import attribute
 from profkit.analyzers.diff import Context, Side, diff
 from profkit.analyzers.diff.comparable import comparability, fingerprint
-from profkit.traces import Note, Run, Source, Trace, UsageError
+from profkit.traces import Note, Run, Source, StepTimes, Trace, UsageError
 from tests.builders import TraceBuilder
 
 from .pairs import Served, at_concurrency, side_of, trace_of, whole_diff
@@ -116,6 +116,17 @@ def test_what_the_recording_of_one_side_does_not_say(a: Trace, b: Trace) -> None
     assert reasons(a, b, Context(versions=many), Context(versions={"torch": "2.11"})) == (
         "not recorded: 3 versions of B",
     )
+
+
+def test_contexts_are_compared_by_request(a: Trace, b: Trace) -> None:
+    def at(trace: Trace, tokens: int | None, requests: int) -> Trace:
+        within = StepTimes(10, 9, 11, 20, tokens)
+        return trace.with_run(replace(trace.run, concurrency=requests, step_times_recorded=within))
+
+    said = "context: 600 tokens a request in A, 640 in B (attention takes longer the longer it is)"
+    assert said in reasons(at(a, 600, 1), at(b, 20_480, 32))
+    for like in (at(b, 19_400, 32), at(b, None, 1), b):
+        assert not any(reason.startswith("context") for reason in reasons(at(a, 600, 1), like))
 
 
 def test_two_different_ranks(a: Trace) -> None:

@@ -23,6 +23,9 @@ SLOWED = 1.1
 """A recorder that makes a run slower by more than this factor is named. Less is not told apart from what the rates
 measured without it also hold: the prefill of requests that take the place of finished ones."""
 
+NEAR = 0.03
+"""Contexts that differ by less than this share are alike: windows begin within 1 % of an output of typical ones."""
+
 MOST_SETTINGS = 4
 MOST_VERSIONS = 2
 SAME = "A and B are the same recording"
@@ -98,6 +101,7 @@ def _run_differs(a: Side, b: Side) -> Iterator[str]:
         yield from _unlike("engine", a.run.engine, b.run.engine)
     yield from _unlike("graph mode", _graph_mode(a), _graph_mode(b))
     yield from _unlike("batch size", a.cycle.batch_size, b.cycle.batch_size)
+    yield from _contexts_differ(a, b)
     for name in sorted(_packages(a) & _packages(b)):
         # torch 2.11.0+cu130 is 2.11.0, built for another CUDA.
         first, second = (side.context.versions[name].partition("+")[0] for side in (a, b))
@@ -106,6 +110,14 @@ def _run_differs(a: Side, b: Side) -> Iterator[str]:
     yield from settings[:MOST_SETTINGS]
     if len(settings) > MOST_SETTINGS:
         yield f"{len(settings) - MOST_SETTINGS} more settings differ"
+
+
+def _contexts_differ(a: Side, b: Side) -> Iterator[str]:
+    known = [(side.run.step_times_recorded, side.run.concurrency) for side in (a, b)]
+    contexts = [times.context / requests for times, requests in known if times and times.context and requests]
+    if len(contexts) == len(known) and abs(contexts[0] - contexts[1]) > NEAR * min(contexts):
+        said = f"{contexts[0]:,.0f} tokens a request in A, {contexts[1]:,.0f} in B"
+        yield f"context: {said} (attention takes longer the longer it is)"
 
 
 def _ranks(numbers: list[int]) -> str:

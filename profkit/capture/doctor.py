@@ -29,6 +29,7 @@ DRIVER_SETTINGS = Path("/proc/driver/nvidia/params")
 ADMIN_ONLY = "RmProfilingAdminOnly: 1"
 EXTRA = "pip install 'profkit[capture]'"
 CAPTURE = "capture"
+COUNTED = "PCIe, DRAM and SM activity, and NVLink where a link is active"
 BACKEND = "--backend "
 NSYS, CUPTI, TORCH = (f"{BACKEND}{name}" for name in BACKENDS)
 
@@ -183,15 +184,15 @@ def _named_plugin(what: str) -> Finding:
 
 def _counters() -> Finding:
     """Whether this user may read the GPUs' hardware counters."""
-    what, why = "GPU counters", "PCIe, NVLink, DRAM and SM activity"
+    what = "GPU counters"
     try:
         admin_only = ADMIN_ONLY in DRIVER_SETTINGS.read_text()
     except OSError:
         remedy = "check that /proc/driver/nvidia/params can be read, also inside a container"
-        return Finding(what, "limited", "the driver does not say who may read them", why, remedy)
+        return Finding(what, "limited", "the driver does not say who may read them", COUNTED, remedy)
     if admin_only and os.geteuid() != 0:
         remedy = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-        return Finding(what, "limited", "for administrators only", why, remedy)
+        return Finding(what, "limited", "for administrators only", COUNTED, remedy)
     return Finding(what, "ok", "this user may read them")
 
 
@@ -201,7 +202,7 @@ def _pm_sampling() -> Finding:
     if lacks:
         release = ".".join(map(str, SAMPLES_FROM))
         remedy = f"pip install '{PACKAGE}>={release}' cuda-bindings"
-        return Finding(what, "limited", lacks, "PCIe, NVLink, DRAM and SM activity", remedy)
+        return Finding(what, "limited", lacks, COUNTED, remedy)
     return Finding(what, "ok", f"{PACKAGE} {cupti_version()}")
 
 

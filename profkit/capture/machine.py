@@ -142,6 +142,26 @@ def _topology(library: ModuleType, handles: Sequence[Any]) -> list[dict[str, Any
     return pairs
 
 
+def without_nvlink(gpus: Sequence[int]) -> list[int]:
+    """Those of ``gpus`` none of whose NVLinks is active; not those of which NVML cannot tell."""
+    with nvml() as library:
+        return [gpu for gpu in gpus if library and _is_unlinked(library, gpu)]
+
+
+def _is_unlinked(library: ModuleType, gpu: int) -> bool:
+    """A link that the GPU does not have is refused as an argument, all of them where it has no NVLink at all."""
+    missing = (library.NVMLError_NotSupported, library.NVMLError_InvalidArgument)
+    try:
+        handle = library.nvmlDeviceGetHandleByIndex(gpu)
+        for link in range(library.NVML_NVLINK_MAX_LINKS):
+            with contextlib.suppress(*missing):
+                if library.nvmlDeviceGetNvLinkState(handle, link) != library.NVML_FEATURE_DISABLED:
+                    return False
+    except library.NVMLError:
+        return False
+    return True
+
+
 def versions(package: Path) -> dict[str, str]:
     """The versions of what takes part; ``package`` is SGLang's folder."""
     found = {"profkit": __version__, "python": platform.python_version(), "sglang": sglang_version(package)}

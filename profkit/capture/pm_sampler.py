@@ -1,10 +1,12 @@
-"""Samples the hardware counters of GPUs, in a process of its own: ``python -P pm_sampler.py FILE NS COUNTER,… GPU…``.
+"""Samples the hardware counters of GPUs, in a process of its own: ``python -P pm_sampler.py FILE NS GPU=COUNTER,…``.
 
 CUPTI's PM sampling reads whole GPUs, whichever process uses them, so the server is left alone, and a library that fails
-takes nothing with it. The process says ``ready COUNTER …``, or ``refused REASON`` where this host does not allow it. It
-samples every NS nanoseconds from one line on its standard input, says ``sampling`` as soon as all GPUs do, goes on to
-the next line (or the end), writes ``FILE`` and says ``written``, or ``too much`` where the GPU's buffer was too small.
-Whatever goes wrong on the way, it says ``failed REASON`` and ends.
+takes nothing with it. Each GPU has an argument, with what to sample of it. The process says ``ready COUNTER …``, or
+``refused REASON`` where this host does not allow it. It samples every NS nanoseconds from one line on its standard
+input, says ``sampling`` as soon as all GPUs do, goes on to the next line (or the end), writes ``FILE`` and says
+``written``, or ``too much`` where the GPU's buffer was too small. Whatever goes wrong on the way, it says ``failed
+REASON`` and ends. A counter that a GPU cannot serve, such as NVLink's without an active link, leaves all without
+a sample, and no call fails.
 
 ``FILE`` is an ``.npz`` with the columns ``time``, ``device``, ``counter``, ``value``; ``counters`` are the names. Times
 are the nanoseconds at which an interval ends, by the clock that CUPTI gives: on some hosts UTC, on others not. A value
@@ -163,8 +165,11 @@ class GpuSampler:
         return [sample.end_timestamp for sample in samples], [list(sample.metric_values) for sample in samples]
 
 
-def open_samplers(devices: Sequence[int], interval_ns: int, counters: Sequence[str]) -> list[GpuSampler]:
-    """A sampler for each GPU. Raises ``RefusedError`` where there is no way to sample, or another ``SamplingError``."""
+def open_samplers(interval_ns: int, counters: Mapping[int, Sequence[str]]) -> list[GpuSampler]:
+    """A sampler of each GPU's ``counters``.
+
+    Raises ``RefusedError`` where there is no way to sample, or another ``SamplingError``.
+    """
     try:
         driver = importlib.import_module("cuda.bindings.driver")
         bindings = importlib.import_module("cupti.cupti")
@@ -178,7 +183,7 @@ def open_samplers(devices: Sequence[int], interval_ns: int, counters: Sequence[s
     with told("CUPTI does not start"):
         bindings.get_timestamp()
         fit_to_library(bindings)
-    return [GpuSampler(module, host, device, interval_ns, counters) for device in devices]
+    return [GpuSampler(module, host, device, interval_ns, names) for device, names in counters.items()]
 
 
 def write_samples(path: Path, samplers: Sequence[GpuSampler]) -> None:
@@ -220,8 +225,9 @@ def _say(voice: TextIO, *words: str) -> None:
 
 
 def _sample(arguments: Sequence[str], voice: TextIO) -> None:
-    path, interval_ns, counters, *devices = arguments
-    samplers = open_samplers([int(device) for device in devices], int(interval_ns), counters.split(","))
+    path, interval_ns, *asked = arguments
+    pairs = (one.partition("=") for one in asked)
+    samplers = open_samplers(int(interval_ns), {int(device): names.split(",") for device, _, names in pairs})
     _say(voice, "ready", *sorted({counter for sampler in samplers for counter in sampler.metrics}))
     sys.stdin.readline()
     for sampler in samplers:

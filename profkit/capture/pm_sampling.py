@@ -1,6 +1,7 @@
 """Hardware counters of GPUs while a window is open: PCIe, NVLink, DRAM, SM and tensor activity, every 50 µs and more.
 
-The sampling itself is done by ``pm_sampler``, a process of its own for each window, its clock by ``pm_clock``.
+The sampling itself is done by ``pm_sampler``, a process of its own for each window; what is asked of it is chosen by
+``pm_efforts``, its clock set right by ``pm_clock``.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +23,7 @@ import numpy as np
 from . import pm_sampler
 from .machine import Row
 from .pm_clock import Bracket, ClockOffset, clock_offset, in_words
+from .pm_efforts import Efforts, silent_gpus
 from .secrets import without_secrets
 
 PROGRAM = Path(pm_sampler.__file__)
@@ -31,45 +32,24 @@ BEGIN_S = 5.0
 WRITE_S = 30.0
 END_S = 2.0
 
-LINKS = ("pm_pcie_read_bytes_per_s", "pm_pcie_write_bytes_per_s")
-ACTIVITY = ("pm_sm_active_percent", "pm_tensor_active_percent", "pm_dram_read_percent", "pm_dram_write_percent")
-EVERYTHING = tuple(pm_sampler.COUNTERS)
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """Which counters are sampled, and how many nanoseconds apart."""
-
-    counters: tuple[str, ...]
-    interval_ns: int
-
-
-EFFORTS = (
-    Effort(EVERYTHING, 50_000),
-    Effort((*LINKS, *ACTIVITY), 50_000),
-    Effort(EVERYTHING, 500_000),
-    Effort((*LINKS, *ACTIVITY), 200_000),
-    Effort(LINKS, 100_000),
-)
-"""What is tried, in this order, until the GPU's buffer holds a window."""
-
 
 class PmSampling:
     """Samples GPUs (NVML's numbers) within its blocks; ``remarks`` say what was lost, and why.
 
     What a host does not allow is tried once. What fails otherwise costs the samples of one block, and a block that the
-    GPU's buffer did not hold has the next ones of the same server ask for less. A sampler takes a second to start:
-    ``prepare`` does that ahead of the block, which is entered once samples are taken. ``rows`` are those of the last
-    block, in UTC nanoseconds, ``interval_ns`` is how far apart they were asked for, ``None`` where it has none;
-    ``clock_error_ns`` is how exactly their times are known where they had to be moved.
+    GPU's buffer did not hold has the next ones of the same server ask for less; a GPU that gave no sample is asked for
+    fewer counters from then on, as those in ``unlinked``, which have no NVLink, are from the first. A sampler takes a
+    second to start: ``prepare`` does that ahead of the block, which is entered once samples are taken. ``rows`` are
+    those of the last block, in UTC nanoseconds, ``interval_ns`` is how far apart they were asked for, ``None`` where it
+    has none; ``clock_error_ns`` is how exactly their times are known where they had to be moved.
     """
 
-    def __init__(self, gpus: Sequence[int], scrub: Callable[[str], str] = str) -> None:
-        self._gpus = [str(gpu) for gpu in gpus]
+    def __init__(self, gpus: Sequence[int], scrub: Callable[[str], str] = str, unlinked: Collection[int] = ()) -> None:
         self._scrub = scrub
         self._file = Path()
-        self._efforts = list(EFFORTS)
-        self._is_refused = not gpus
+        self._efforts = Efforts(gpus, unlinked)
+        self._is_refused = False
+        self._asked_ns = 0
         self._process: subprocess.Popen[str] | None = None
         self._heard: str | None = None
         self._told: dict[int, ClockOffset] = {}
@@ -80,15 +60,16 @@ class PmSampling:
 
     def begin_anew(self) -> None:
         """A server starts: what another one's windows were too much for need not be too much for its own."""
-        self._efforts = list(EFFORTS)
+        self._efforts.begin_anew()
 
     def prepare(self, scratch: Path) -> None:
         """Start the sampler of the next block, whose file goes into ``scratch``; without one, a block does nothing."""
         self._file = scratch / "counters.npz"
         self.rows, self.interval_ns, self.clock_error_ns = [], None, None
-        if self._efforts and not self._is_refused and self._process is None:
+        effort = self._efforts.next
+        if effort and not self._is_refused and self._process is None:
             try:
-                self._start(self._efforts[0])
+                self._start(effort.interval_ns)
             except OSError as error:
                 self._lose(f"their sampler cannot be started ({error.strerror})")
 
@@ -125,13 +106,14 @@ class PmSampling:
             _end(self._process)
             self._process = None
 
-    def _start(self, effort: Effort) -> None:
+    def _start(self, interval_ns: int) -> None:
         """Start a sampler, or note why there is none."""
         self._file.unlink(missing_ok=True)
-        arguments = [str(self._file), str(effort.interval_ns), ",".join(effort.counters), *self._gpus]
+        self._asked_ns = interval_ns
+        asked = [f"{gpu}={','.join(counters)}" for gpu, counters in self._efforts.counters().items()]
         with self._errors.open("wb") as errors:
             process = self._process = subprocess.Popen(
-                [sys.executable, "-P", str(PROGRAM), *arguments],
+                [sys.executable, "-P", str(PROGRAM), str(self._file), str(interval_ns), *asked],
                 env=_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -183,30 +165,34 @@ class PmSampling:
 
     def _ease(self) -> None:
         """Sample less in the next block."""
-        self._efforts.pop(0)
-        then = "the next ones of this server are sampled less" if self._efforts else "this server's are sampled no more"
+        self._efforts.ease()
+        is_left = self._efforts.next is not None
+        then = "the next ones of this server are sampled less" if is_left else "this server's are sampled no more"
         self._lose(f"they were more than the GPU's buffer holds; {then}")
 
     def _read(self) -> None:
-        interval_ns = self._efforts[0].interval_ns
         try:
             with np.load(self._file, allow_pickle=False) as archive:
-                self._set_to_utc(found := dict(archive), interval_ns)
+                self._set_to_utc(found := dict(archive))
+            silent = silent_gpus(found, self._asked_ns)
             names = found["counters"].tolist()
             columns = [found[name].tolist() for name in ("time", "device", "counter", "value")]
         except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
             self._lose(f"{self._file.name} cannot be read ({type(error).__name__}: {error})")
             return
-        self.interval_ns = interval_ns
         self.rows = [
             (when, device, names[counter], value) for when, device, counter, value in zip(*columns, strict=True)
         ]
+        # A remark tells of silent GPUs; without one, what keeps the samples says that there are none.
+        self.interval_ns = self._asked_ns if self.rows or not silent else None
+        for remark in self._efforts.ask_for_fewer(silent):
+            self._remark(remark)
 
-    def _set_to_utc(self, found: dict[str, Any], interval_ns: int) -> None:
+    def _set_to_utc(self, found: dict[str, Any]) -> None:
         """Move the samples of GPUs whose clock is not UTC; what is told of a clock is told once."""
         for gpu, bracket in zip(found["devices"].tolist(), found["brackets"].tolist(), strict=True):
             mine = found["device"] == gpu
-            offset = clock_offset(found["time"][mine], interval_ns, Bracket(*bracket))
+            offset = clock_offset(found["time"][mine], self._asked_ns, Bracket(*bracket))
             if offset is None or not offset.shift_ns:
                 continue
             found["time"][mine] -= offset.shift_ns

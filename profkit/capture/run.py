@@ -17,7 +17,7 @@ from .context import Context
 from .importing import Window
 from .interrupts import Interrupts
 from .load import HangError, Load, LoadError
-from .machine import Sampler
+from .machine import Sampler, without_nvlink
 from .plan import Plan, Surroundings, describe, write_models
 from .plugin import plugin_environment, read_report
 from .pm_sampling import PmSampling
@@ -98,7 +98,7 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
         for remark in plan.remarks:
             tell(remark)
         failure = None
-        counters = PmSampling(plan.devices, scrub)
+        counters = PmSampling(plan.devices, scrub, without_nvlink(plan.devices))
         for one in plan.passes:
             interrupts.raise_from(1)
             failure = _run_pass(Context(plan, one, backends[one.recorder], record, scrub, interrupts, tell, counters))

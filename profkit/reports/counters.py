@@ -79,7 +79,7 @@ def _activity(row: PhaseActivity) -> tuple[str, str, str, str]:
 
 
 def shown_links(rows: Sequence[LinkUse]) -> list[LinkUse]:
-    """The rows of the links that carry anything at all: a GPU without NVLink counts zeros."""
+    """The rows of the links that carry anything at all: an NVLink that is not used counts zeros."""
     used = {row.link for row in rows if row.mean}
     return [row for row in rows if row.link in used]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,21 @@ class FakeError(Exception):
     """NVML cannot say."""
 
 
+class NotSupportedError(FakeError):
+    """Not of this GPU."""
+
+
+class NoSuchLinkError(FakeError):
+    """The GPU has fewer links."""
+
+
 def unsupported(*_: Any) -> None:
     raise FakeError
 
 
 FAKE = SimpleNamespace(
-    NVMLError=FakeError,
+    NVMLError=FakeError, NVMLError_NotSupported=NotSupportedError, NVMLError_InvalidArgument=NoSuchLinkError,
+    NVML_NVLINK_MAX_LINKS=3, NVML_FEATURE_DISABLED=0,
     NVML_P2P_CAPS_INDEX_NVLINK=2, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2,
     NVML_PCIE_UTIL_TX_BYTES=0, NVML_PCIE_UTIL_RX_BYTES=1,
     nvmlDeviceGetCount=lambda: 2,
@@ -84,6 +93,38 @@ def test_the_gpus_that_a_plan_uses(tmp_path: Path) -> None:
         checks._check_gpus(load_settings("ep2", ["env.CUDA_VISIBLE_DEVICES=1"]))
     with pytest.raises(UsageError, match="takes GPU 5 and 2 can be seen"):
         checks._check_gpus(load_settings("ep2", ["server.base_gpu_id=4"]))
+
+
+def links_of(*gpus: list[int | FakeError]) -> Callable[[int, int], int]:
+    """NVML's answer to whether a link of a GPU is active."""
+
+    def state(gpu: int, link: int) -> int:
+        said = gpus[gpu][link]
+        if isinstance(said, FakeError):
+            raise said
+        return said
+
+    return state
+
+
+@pytest.mark.parametrize(
+    ("links", "is_unlinked"),
+    [
+        ([0, 0, 0], True), ([0, 0, NoSuchLinkError()], True), ([NotSupportedError()] * 3, True),
+        ([0, 1, 0], False), ([NotSupportedError(), 1, 0], False), ([0, FakeError(), 0], False),
+    ],
+)  # fmt: skip
+def test_gpus_without_nvlink(links: list[int | FakeError], is_unlinked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself; a driver that cannot tell is no reason to leave its counters out."""
+    monkeypatch.setattr(FAKE, "nvmlDeviceGetNvLinkState", links_of(links, [1, 1, 1]), raising=False)
+    assert machine.without_nvlink([1, 0]) == ([0] if is_unlinked else [])
+    monkeypatch.setattr(FAKE, "nvmlDeviceGetNvLinkState", links_of([1, 1, 1], links))
+    assert machine.without_nvlink([0, 1]) == ([1] if is_unlinked else [])
+
+
+def test_a_gpu_that_nvml_does_not_find_may_have_nvlink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FAKE, "nvmlDeviceGetHandleByIndex", unsupported)
+    assert machine.without_nvlink([0]) == []
 
 
 def test_samples_of_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

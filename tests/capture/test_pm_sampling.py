@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 
 from profkit.capture import pm_sampler, pm_sampling
-from profkit.capture.pm_sampling import EFFORTS, Effort, PmSampling
+from profkit.capture.pm_efforts import ACTIVITY, EFFORTS, EVERYTHING, LINKS, Effort
+from profkit.capture.pm_sampling import PmSampling
 from profkit.capture.secrets import Scrubber
 
 SCRIPT = """
 import functools, os, signal, sys, time
 import numpy as np
-path, interval, counters, *devices = sys.argv[1:]
-print(interval, counters, file=open(path.replace('counters.npz', 'asked'), 'a'))
+path, interval, *gpus = sys.argv[1:]
+counters = gpus[0].split('=')[1]
+print(interval, *gpus, file=open(path.replace('counters.npz', 'asked'), 'a'))
 say = functools.partial(print, flush=True)
 {does}
 sys.stdin.readline()
@@ -92,7 +94,7 @@ FULL = "say('ready'); sys.stdin.readline(); say('sampling'); sys.stdin.readline(
 def asked(folder: Path) -> list[Effort]:
     """What each sampler was asked for."""
     lines = (line.split() for line in (folder / "asked").read_text().splitlines())
-    return [Effort(tuple(counters.split(",")), int(interval)) for interval, counters in lines]
+    return [Effort(tuple(first.partition("=")[2].split(",")), int(interval)) for interval, first, *_ in lines]
 
 
 def test_less_is_sampled_of_a_server_after_a_window_that_the_buffer_did_not_hold(
@@ -121,6 +123,105 @@ def test_buffers_that_never_hold_a_block_are_a_remark(played: Played, tmp_path: 
             pass
         sampling.prepare(tmp_path)
     assert sampling.remarks[-1].endswith("this server's are sampled no more")
+
+
+FEWER = (*LINKS, *ACTIVITY)
+WHILE = 20_000_000
+"""How long the played samplers below sample."""
+
+
+def silent(when: str) -> str:
+    """A sampler whose GPUs give no sample ``when`` it is told what to sample; nothing fails."""
+    return f"""
+asked = {{int(gpu): counters.split(",") for gpu, counters in (one.split("=") for one in gpus)}}
+heard = [gpu for gpu, counters in asked.items() if not ({when})]
+say("ready"); sys.stdin.readline(); say("sampling"); sys.stdin.readline()
+now = time.time_ns()
+np.savez(
+    open(path, "wb"), counters=np.array(counters.split(",")), time=np.full(len(heard), now), device=np.array(heard),
+    counter=np.zeros(len(heard), int), value=np.ones(len(heard)), devices=np.array(list(asked)),
+    brackets=np.array([[now - {WHILE}] * 2 + [now] * 2] * len(asked)),
+)
+say("written"); sys.exit()
+"""
+
+
+def blocks(sampling: PmSampling, folder: Path, count: int) -> list[set[int]]:
+    """The GPUs that each of ``count`` more blocks has samples of, in servers of their own."""
+    found = []
+    for _ in range(count):
+        sampling.begin_anew()
+        sampling.prepare(folder)
+        with sampling:
+            pass
+        assert sampling.rows or not sampling.remarks or sampling.interval_ns is None
+        found.append({row[1] for row in sampling.rows})
+    return found
+
+
+def asked_of_each(folder: Path) -> list[dict[int, tuple[str, ...]]]:
+    """What each sampler was to sample of each GPU."""
+    lines = (line.split()[1:] for line in (folder / "asked").read_text().splitlines())
+    pairs = ([one.split("=") for one in line] for line in lines)
+    return [{int(gpu): tuple(counters.split(",")) for gpu, counters in line} for line in pairs]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PmSampling]:
+    def acting(does: str, gpus: list[int], unlinked: tuple[int, ...] = ()) -> PmSampling:
+        (tmp_path / "sampler.py").write_text(script(does))
+        monkeypatch.setattr(pm_sampling, "PROGRAM", tmp_path / "sampler.py")
+        return PmSampling(gpus, unlinked=unlinked)
+
+    return acting
+
+
+def test_a_gpu_without_nvlink_is_not_asked_for_its_counters(served: Callable[..., PmSampling], tmp_path: Path) -> None:
+    """The other GPUs of the host are; nothing is to be said of it."""
+    sampling = served(silent("gpu == 3 and len(counters) > 6"), [0, 3], (3,))
+    assert blocks(sampling, tmp_path, 1) == [{0, 3}]
+    assert asked_of_each(tmp_path) == [{0: EVERYTHING, 3: FEWER}]
+    assert sampling.remarks == []
+
+
+def test_without_nvlink_a_full_buffer_is_not_asked_for_the_same_again(played: Played, tmp_path: Path) -> None:
+    played(FULL).end()
+    (tmp_path / "asked").unlink()
+    sampling = PmSampling([3], unlinked=[3])
+    for _ in EFFORTS:
+        sampling.prepare(tmp_path)
+        with sampling:
+            pass
+    assert asked(tmp_path) == [effort for effort in EFFORTS if effort.counters != EVERYTHING]
+
+
+def test_a_gpu_without_any_sample_is_asked_for_fewer_counters(
+    served: Callable[..., PmSampling], tmp_path: Path
+) -> None:
+    """From then on, by the servers after this one too, and told once; the other GPU is asked for all."""
+    sampling = served(silent("gpu == 0 and len(counters) > 6"), [0, 3])
+    assert blocks(sampling, tmp_path, 3) == [{3}, {0, 3}, {0, 3}]
+    assert asked_of_each(tmp_path) == [{0: EVERYTHING, 3: EVERYTHING}, *[{0: FEWER, 3: EVERYTHING}] * 2]
+    said = "GPU 0 gave no sample of the 8 counters that it was asked for in a window: it is sampled with 6 from now on"
+    assert sampling.remarks == [said]
+
+
+def test_gpus_that_stay_silent_are_sampled_no_more(served: Callable[..., PmSampling], tmp_path: Path) -> None:
+    sampling = served(silent("True"), [0, 3])
+    assert blocks(sampling, tmp_path, 5) == [set()] * 5
+    assert asked_of_each(tmp_path) == [dict.fromkeys((0, 3), names) for names in (EVERYTHING, FEWER, LINKS)]
+    lost = "GPUs 0, 3 gave no sample of the {} counters that they were asked for in a window: they are sampled {}"
+    thens = ((8, "with 6 from now on"), (6, "with 2 from now on"), (2, "no more"))
+    assert sampling.remarks == [lost.format(*then) for then in thens]
+
+
+def test_a_block_too_short_for_a_sample_says_nothing_of_a_gpu(
+    served: Callable[..., PmSampling], tmp_path: Path
+) -> None:
+    sampling = served(silent("True").replace(str(WHILE), str(2 * EFFORTS[0].interval_ns)), [0])
+    assert blocks(sampling, tmp_path, 2) == [set()] * 2
+    assert asked_of_each(tmp_path) == [{0: EVERYTHING}] * 2
+    assert (sampling.remarks, sampling.interval_ns) == ([], EFFORTS[0].interval_ns)
 
 
 LOST = "the GPU counters of a window were lost: "
@@ -307,7 +408,7 @@ def said(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[int, list[str]]
     """What the sampler's process would say and end with, of a window that opens and ends at once."""
     monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
     voice = io.StringIO()
-    status = pm_sampler.main([str(folder / "counters.npz"), "50000", "pm_pcie_read_bytes_per_s", "0"], voice)
+    status = pm_sampler.main([str(folder / "counters.npz"), "50000", "0=pm_pcie_read_bytes_per_s"], voice)
     return status, voice.getvalue().splitlines()
 
 
@@ -434,12 +535,12 @@ def test_the_real_process_says_what_is_missing(tmp_path: Path, monkeypatch: pyte
 def test_without_cupti_python_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(pm_sampler.RefusedError, match=r"cupti-python>=13\.3"):
-        pm_sampler.open_samplers([0], 1, list(pm_sampler.COUNTERS))
+        pm_sampler.open_samplers(1, {0: list(pm_sampler.COUNTERS)})
 
 
 def test_what_was_sampled_is_written_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cupti(monkeypatch)
-    samplers = pm_sampler.open_samplers([1], 50_000, list(pm_sampler.COUNTERS))
+    samplers = pm_sampler.open_samplers(50_000, {1: list(pm_sampler.COUNTERS)})
     before = time.time_ns()
     for sampler in samplers:
         sampler.start()

@@ -1,0 +1,98 @@
+"""What is sampled of each GPU and how often: less where its buffer held no window, fewer counters where it is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import pm_sampler
+
+LINKS = ("pm_pcie_read_bytes_per_s", "pm_pcie_write_bytes_per_s")
+ACTIVITY = ("pm_sm_active_percent", "pm_tensor_active_percent", "pm_dram_read_percent", "pm_dram_write_percent")
+EVERYTHING = tuple(pm_sampler.COUNTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Which counters are sampled, and how many nanoseconds apart."""
+
+    counters: tuple[str, ...]
+    interval_ns: int
+
+
+EFFORTS = (
+    Effort(EVERYTHING, 50_000),
+    Effort((*LINKS, *ACTIVITY), 50_000),
+    Effort(EVERYTHING, 500_000),
+    Effort((*LINKS, *ACTIVITY), 200_000),
+    Effort(LINKS, 100_000),
+)
+"""What is tried, in this order, until the GPU's buffer holds a window."""
+
+FEWER = (EVERYTHING, (*LINKS, *ACTIVITY), LINKS, ())
+"""What a GPU is asked for at most, in this order, until it gives samples: one counter can keep all others silent."""
+
+SURE = 4
+"""A GPU that was sampled for more than so many intervals has samples: the first one ends within two."""
+
+
+class Efforts:
+    """What is asked of ``gpus`` next; ``unlinked`` are those without NVLink, which are not asked for its counters.
+
+    What a GPU's buffer holds depends on the server's windows, what a GPU has on the GPU: that is remembered.
+    """
+
+    def __init__(self, gpus: Sequence[int], unlinked: Collection[int] = ()) -> None:
+        self._level = {gpu: int(gpu in unlinked) for gpu in gpus}
+        self._eased = 0
+
+    def begin_anew(self) -> None:
+        """A server starts: what another one's windows were too much for need not be too much for its own."""
+        self._eased = 0
+
+    @property
+    def next(self) -> Effort | None:
+        """The first that is left and names no counter that no GPU is asked for; ``None`` where there is none."""
+        wanted = {counter for level in self._level.values() for counter in FEWER[level]}
+        return next((effort for effort in EFFORTS[self._eased :] if wanted.issuperset(effort.counters)), None)
+
+    def counters(self) -> dict[int, tuple[str, ...]]:
+        """What each GPU is asked for next; one that is asked for nothing is left out."""
+        named = self.next.counters if self.next else ()
+        asked = {gpu: tuple(one for one in named if one in FEWER[level]) for gpu, level in self._level.items()}
+        return {gpu: counters for gpu, counters in asked.items() if counters}
+
+    def ease(self) -> None:
+        """Ask for less until the next server starts."""
+        if self.next:
+            self._eased = EFFORTS.index(self.next) + 1
+
+    def ask_for_fewer(self, silent: Iterable[int]) -> list[str]:
+        """Ask each GPU of ``silent``, which gave no sample, for fewer counters than it was asked for; told in words."""
+        told: dict[tuple[int, int], list[int]] = {}
+        for gpu in silent:
+            before = len(self.counters()[gpu])
+            self._level[gpu] = next(level for level, counters in enumerate(FEWER) if len(counters) < before)
+            told.setdefault((before, len(self.counters().get(gpu, ()))), []).append(gpu)
+        return [_in_words(gpus, before, left) for (before, left), gpus in told.items()]
+
+
+def silent_gpus(found: Mapping[str, Any], interval_ns: int) -> list[int]:
+    """The GPUs in a sampler's file that gave no sample, though they were sampled long enough for some."""
+    gpus, (_, began, ended, _) = found["devices"].tolist(), found["brackets"].T.tolist()
+    lasted = dict(zip(gpus, np.subtract(ended, began).tolist(), strict=True))
+    heard = set(found["device"].tolist())
+    return [gpu for gpu in gpus if gpu not in heard and lasted[gpu] > SURE * interval_ns]
+
+
+def _in_words(gpus: Sequence[int], before: int, left: int) -> str:
+    """One line: who was silent, asked for how much, and what follows."""
+    who, it, is_ = ("GPU", "it was", "it is") if len(gpus) == 1 else ("GPUs", "they were", "they are")
+    named = ", ".join(map(str, gpus))
+    then = f"with {left} from now on" if left else "no more"
+    return (
+        f"{who} {named} gave no sample of the {before} counters that {it} asked for in a window: {is_} sampled {then}"
+    )

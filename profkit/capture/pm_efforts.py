@@ -1,4 +1,4 @@
-"""What is sampled of each GPU and how often: less where its buffer held no window, fewer counters where it is silent."""
+"""What is sampled of each GPU and how often: less where its buffer held no window, fewer counters of a silent one."""
 
 from __future__ import annotations
 

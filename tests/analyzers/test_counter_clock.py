@@ -11,12 +11,15 @@ import pytest
 from profkit import Recording, analyze
 from profkit.analyzers import attribute
 from profkit.analyzers.counter_clock import with_counters_on_clock_of_ops
-from profkit.analyzers.intervals import covered_before
-from profkit.analyzers.result import TraceFigures
+from profkit.analyzers.counter_result import CounterSampling
+from profkit.analyzers.counters import counters_of
+from profkit.analyzers.intervals import covered_before, merge
+from profkit.analyzers.result import DeviceFigures, TraceFigures
 from profkit.traces import Samples, Trace, load_bundle
 from tests.builders import TraceBuilder
 
-NVLINK = Path(__file__).parents[2] / "traces" / "ep2-dflash-nvlink"
+TRACES = Path(__file__).parents[2] / "traces"
+NVLINK, ALONE = TRACES / "ep2-dflash-nvlink", TRACES / "tp1-dflash-counters" / "c1"
 READ, SM, NVML = "pm_nvlink_rx_bytes_per_s", "pm_sm_active_percent", "power_w"
 US = 1_000
 PERIOD, STEP = 20 * US, 4_000 * US
@@ -157,3 +160,53 @@ def test_the_recording_over_nvlink_pinned() -> None:
     assert [[one and one.moved_ns for one in both] for both in sampling] == [[0, 0], [0, 8_000], [34_000, 61_969]]
     shares = [[one.covered_share for one in both if one] for both in sampling]
     assert shares == [[1.0, 1.0], [1.0, 1.0], pytest.approx([0.915, 0.919], abs=0.001)]
+
+
+def alone() -> tuple[Trace, DeviceFigures]:
+    """The recording of one GPU without NVLink."""
+    trace = load_bundle(ALONE)
+    return trace, analyze([Recording("c1", "", trace)])[0].traces[0].devices["0"]
+
+
+def test_counters_of_one_gpu_without_nvlink_pinned() -> None:
+    """By UTC, as they were stamped, 50 us apart, from 1 ms before the first op to 1 ms after the last one."""
+    trace, device = alone()
+    assert device.sampling == CounterSampling(50_000, 50_000, covered_share=1.0, moved_ns=0, clock_error_ns=None)
+    assert device.link_use == ()
+    counters = counters_of(trace, 0)
+    assert len(counters) == 6 and not any("nvlink" in name for name in counters)
+    for number, name in enumerate(trace.strings):
+        if name in counters:
+            times = np.sort(trace.samples.time[trace.samples.counter == number])
+            assert len(times) == 1_329 and np.abs(np.diff(times) - 50_000).max() < 20
+            before, after = times[0] - trace.ops.start.min(), times[-1] - trace.ops.end.max()
+            assert (before, after) == pytest.approx((-956_617, 993_050), abs=1)
+
+
+def test_dram_reads_are_the_weights_that_each_step_has_to_read() -> None:
+    """Of Qwen3-8B's layers and the logits' matrix in bfloat16, each once: the KV cache at batch 1 adds little."""
+    _, device = alone()
+    assert device.activity is not None
+    hidden, inner, keys = 4096, 12_288, 2 * 1024
+    layer, logits = hidden * (2 * hidden + keys + 3 * inner), hidden * VOCABULARY
+    rows = {row.phase: row for row in device.activity}
+    for phase, layers in (("verify", 36), ("draft", 5)):
+        moved = rows[phase].dram_bytes_per_s
+        assert moved is not None
+        assert moved * rows[phase].busy_ns * 1e-9 / 8 == pytest.approx((layers * layer + logits) * BYTES, rel=0.02)
+
+
+def test_dram_reads_follow_the_matrix_products_of_the_same_clock() -> None:
+    """Where ops were a sample off, reads would show it: their correlation is highest where the recording puts them."""
+    trace, _ = alone()
+    products = np.array([trace.strings[name].startswith("nvjet") for name in trace.ops.name])
+    start, end = merge(trace.ops.start[products], trace.ops.end[products])
+    number = trace.strings.index("pm_dram_read_percent")
+    mine = trace.samples.counter == number
+    order = np.argsort(trace.samples.time[mine])
+    times, reads = trace.samples.time[mine][order], trace.samples.value[mine][order]
+    fits = {
+        shift: np.corrcoef(np.diff(covered_before(start, end, times + shift * US)), reads[1:])[0, 1]
+        for shift in range(-50, 51, 5)
+    }
+    assert max(fits, key=lambda shift: fits[shift]) in (0, 5) and fits[0] > 0.9

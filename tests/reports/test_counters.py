@@ -171,3 +171,12 @@ def test_the_page_tells_how_far_samples_were_moved() -> None:
     words = {name: Elements(page((name, load_bundle(recorded / name)))).words for name in ("c1", "c128")}
     assert "samples were moved by −34.0 µs (rank 0), −62.0 µs (rank 1), to where" in words["c128"]
     assert "samples were moved" not in words["c1"]
+
+
+def test_the_legend_names_what_has_a_track() -> None:
+    """Of one GPU without NVLink nothing is received or sent."""
+    recorded = Path(__file__).parents[2] / "traces"
+    alone = Elements(page(("c1", load_bundle(recorded / "tp1-dflash-counters" / "c1")))).words
+    assert "reads, SM active writes, tensor pipe active limit of the link" in alone
+    linked = Elements(page(("c1", load_bundle(recorded / "ep2-dflash-nvlink" / "c1")))).words
+    assert "reads, receives, SM active writes, sends, tensor pipe active limit of the link" in linked

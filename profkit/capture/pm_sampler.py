@@ -5,7 +5,7 @@ takes nothing with it. Each GPU has an argument, with what to sample of it. The 
 ``refused REASON`` where this host does not allow it. It samples every NS nanoseconds from one line on its standard
 input, says ``sampling`` as soon as all GPUs do, goes on to the next line (or the end), writes ``FILE`` and says
 ``written``, or ``too much`` where the GPU's buffer was too small. Whatever goes wrong on the way, it says ``failed
-REASON`` and ends. A counter that a GPU cannot serve, such as NVLink's without an active link, leaves all without
+REASON`` and ends. A counter that a GPU cannot serve, such as NVLink's without an active link, can leave all without
 a sample, and no call fails.
 
 ``FILE`` is an ``.npz`` with the columns ``time``, ``device``, ``counter``, ``value``; ``counters`` are the names. Times

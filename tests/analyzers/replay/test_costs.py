@@ -17,9 +17,9 @@ from tests.analyzers.replay.test_recorded import attributed
 
 LATER = [
     *(f"{sweep}/{name}" for sweep in ("ep2-dflash", "ep2-dflash-nvlink") for name in ("c1", "c32", "c128")),
-    *(f"tp1-dflash-{sweep}/{name}" for sweep in ("recorders", "recorders-2") for name in ("c1", "c32")),
+    *(f"tp1-dflash-{sweep}/{name}" for sweep in ("recorders", "recorders-2", "recorders-3") for name in ("c1", "c32")),
     *(f"tp1-dflash-{name}/c32" for name in ("accept-2", "accept-5", "block-4", "block-16")),
-    *(f"tp1-dflash-{name}/c1" for name in ("long-1", "long-2")),
+    *(f"tp1-dflash-{name}/c1" for name in ("long-1", "long-2", "counters")),
 ]
 SOURCES = [f"{sweep}/{name}" for sweep in ("tp1", "tp1-dflash", "ep2") for name in ("c1", "c32", "c128")]
 
@@ -77,7 +77,7 @@ def test_usual_costs_are_the_fit_of_all_recordings() -> None:
 def test_a_recording_that_was_left_out_is_within_the_bounds() -> None:
     off = np.concatenate([misses(name) for name in SOURCES])
     low, high = off.min(axis=0), off.max(axis=0)
-    assert [*low.round(2), *high.round(2)] == [-0.19, -0.22, -0.20, 0.16, 0.42, 0.61]
+    assert [*low.round(2), *high.round(2)] == [-0.22, -0.21, -0.18, 0.29, 0.27, 0.58]
     usual = np.array([USUAL.call, USUAL.call_per_node, USUAL.lead_in, USUAL.node_gap])
     for costs, miss, sign in ((LOW, low, -1), (HIGH, high, 1)):
         found = np.array([costs.call, costs.call_per_node, costs.lead_in, costs.node_gap])
@@ -99,10 +99,10 @@ def test_later_recordings_from_the_nine() -> None:
     fixed, per_node = fit(table)
     usual = fixed + per_node * own[:, 0], *(np.full(len(own), np.median(table[:, place])) for place in (2, 3))
     off = own[:, 1:] / np.stack(usual, axis=1) - 1
-    assert [*off.min(axis=0).round(2), *off.max(axis=0).round(2)] == [-0.23, -0.25, -0.75, 0.39, 0.35, 0.69]
+    assert [*off.min(axis=0).round(2), *off.max(axis=0).round(2)] == [-0.17, -0.25, -0.75, 0.47, 0.35, 0.64]
 
 
-@pytest.mark.parametrize("sweep, low, high", [("tp1", -0.22, -0.12), ("ep2", 0.05, 0.18)])
+@pytest.mark.parametrize("sweep, low, high", [("tp1", -0.20, 0.13), ("ep2", 0.07, 0.20)])
 def test_launch_calls_of_a_sweep_from_the_other_two(sweep: str, low: float, high: float) -> None:
     calls = misses(sweep)[:, 0]
     assert (calls.min().round(2), calls.max().round(2)) == (low, high)
@@ -120,11 +120,10 @@ def outside(name: str) -> dict[str, float]:
 
 
 def test_costs_of_recorded_graphs() -> None:
-    """Those of the recordings that they come from, and of later ones: two of 25 have a figure outside, by 1 and 3 %."""
+    """Those of the recordings that they come from, and of later ones: one of 28 has a figure outside, by 1 %."""
     found = {name: outside(name) for name in (*SOURCES, *LATER)}
     assert {name: miss for name, miss in found.items() if miss} == {
         "tp1-dflash-block-16/c32": {"node_gap at 77": 0.007},
-        "tp1-dflash-recorders-2/c1": {"call at 81": -0.03},
     }
 
 

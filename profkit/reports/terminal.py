@@ -23,7 +23,7 @@ from .inflation import check_blocks, inflation_line, unknown_line
 from .layers import layer_table
 from .prose import in_folder, say
 from .units import unknown_figures
-from .verdict_terminal import print_answers, print_untold, print_verdicts
+from .verdict_terminal import print_answers, print_notes, print_untold, print_verdicts
 
 UNKNOWN = "unknown"
 MAX_RANKS = 8
@@ -56,6 +56,7 @@ def render_terminal(analysis: Analysis, width: int | None = None, answers: Seque
             if trace.name not in again:
                 say(console, f"{trace.name}: {trace.summary}")
     _recorders(console, analysis)
+    print_notes(console, analysis)
     for answered in answers:
         print_answer(console, answered)
     return out.getvalue().strip()

@@ -56,6 +56,13 @@ def print_untold(console: Console, analysis: Analysis) -> None:
         say(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
 
 
+def print_notes(console: Console, analysis: Analysis) -> None:
+    """Print what captures noted of themselves, such as that one did not come to its end: a line for each sweep."""
+    for name, note in sorted({(trace.name.rpartition("/")[0], trace.provenance.note) for trace in analysis.traces}):
+        if note:
+            say(console, f"Noted of the capture{f' {name}' if name else ''}: {note}.")
+
+
 def print_answers(console: Console, analysis: Analysis) -> None:
     """Print only what there is to say in sentences: verdicts, pairs without one, and without any pair each trace."""
     for found in sweeps_of(analysis):
@@ -65,6 +72,7 @@ def print_answers(console: Console, analysis: Analysis) -> None:
     print_untold(console, analysis)
     for trace in analysis.traces if not analysis.comparisons else ():
         say(console, f"{trace.name}: {trace.summary}")
+    print_notes(console, analysis)
 
 
 def print_sentences(console: Console, found: Economics) -> None:

@@ -189,6 +189,14 @@ def test_measured_speedups_have_the_range_of_their_quotients() -> None:
     assert "16 (3.75; 3.18 to 4.40 by counts before and after)" in found.intervals
 
 
+def test_a_prediction_that_lies_just_outside_is_not_said_to_be_0_percent_off() -> None:
+    traces = by_hand()
+    traces[4], traces[5] = counted_twice(traces[4], 2000, 2000), counted_twice(traces[5], 1400, 1333)
+    assert "under 0.1 % off the nearest end" not in economics_of(traces).prediction
+    traces[5] = counted_twice(traces[5], 1400, 1334)
+    assert "16 (under 0.1 % off the nearest end of the measured range" in economics_of(traces).prediction
+
+
 def test_a_prediction_inside_the_measured_range_says_so() -> None:
     """Only the speculative side was counted twice: 2,000 plain, 1,300 and 1,900."""
     traces = by_hand()

@@ -222,6 +222,20 @@ def test_answers_are_sentences_alone() -> None:
     assert render_answers(analysis_of([alone]), 200).startswith(f"plain/c1: {alone.summary}")
 
 
+def test_what_a_capture_noted_of_itself_is_one_line() -> None:
+    """A sweep's note is that of each of its recordings; one that has none is not told."""
+    replace, traces = msgspec.structs.replace, by_hand()
+    note = "stopped before its end"
+    noted = [
+        replace(trace, provenance=replace(trace.provenance, note=note)) if trace.name.startswith("draft/") else trace
+        for trace in traces
+    ]
+    line = "\nNoted of the capture draft: stopped before its end."
+    for render in (render_answers, render_terminal):
+        assert render(analysis_of(noted), 120).count(line) == 1
+        assert "Noted" not in render(analysis_of(traces), 120)
+
+
 def test_json_holds_it() -> None:
     (found,) = json.loads(msgspec.json.encode(analysis_of(by_hand())))["economics"]
     assert [row["batch_size"] for row in found["rows"]] == [1, 4, 16]

@@ -40,7 +40,9 @@ def _in_range(row: Row) -> str:
 def _against_range(ends: Range, off: float | None) -> str:
     if not off:
         return f"inside the measured range of {from_to(ends)}"
-    return f"{share(abs(off))} off the nearest end of the measured range of {from_to(ends)}"
+    written = share(abs(off))
+    least = "under 0.1 %" if written == "0.0 %" else written
+    return f"{least} off the nearest end of the measured range of {from_to(ends)}"
 
 
 def _counted_once(rows: Sequence[Row]) -> str:

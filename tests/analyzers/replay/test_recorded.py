@@ -68,7 +68,7 @@ def test_graph_step_is_predicted_within_10_percent(concurrency: str) -> None:
     ],
 )
 def test_graph_step_from_an_eager_run_under_three_recorders(name: str, predicted: list[float], inside: bool) -> None:
-    """Recorded with graphs: 8.05 ms, and 8.02 without a recorder: one eager run misses both, the later one meets them."""
+    """Recorded with graphs: 8.05 ms, and 8.02 without a recorder: one eager run misses both, the later meets them."""
     eager, graphs = attributed(f"tp1-dflash-{name}"), recorded("tp1-dflash/c1")
     found = predict_graphs(eager, match_collectives(eager))
     timed = attributed("tp1-dflash/c1").trace.run.step_times

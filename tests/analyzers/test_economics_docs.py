@@ -113,6 +113,6 @@ def test_both_name_the_counts_of_throughput() -> None:
         assert plain in words(path)
     said, ends = words("traces/README.md"), row.measured_range
     assert ends is not None and f"a speed-up of {from_to(ends)}" in said
-    assert f"steps predict {row.predicted_speedup:.2f}, {signed(row.prediction_error)[1:]} less than" in said
+    assert f"Steps predict {row.predicted_speedup:.2f}, {signed(row.prediction_error)[1:]} less than" in said
     assert f"{row.speculative.step_ns / 1e6:.1f} ms over {row.speculative.unrecorded_steps} unrecorded steps" in said
     assert f"{row.speculative.unrecorded_steps} cycles, {before:,.0f} tokens/s" in words("docs/economics.md")

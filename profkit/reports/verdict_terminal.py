@@ -57,10 +57,11 @@ def print_untold(console: Console, analysis: Analysis) -> None:
 
 
 def print_notes(console: Console, analysis: Analysis) -> None:
-    """Print what captures noted of themselves, such as that one did not come to its end: a line for each sweep."""
-    for name, note in sorted({(trace.name.rpartition("/")[0], trace.provenance.note) for trace in analysis.traces}):
+    """Print what sweeps note of themselves, such as that a capture did not come to its end: a line for each."""
+    noted = {(trace.name.rpartition("/")[0] or trace.name, trace.provenance.note) for trace in analysis.traces}
+    for name, note in sorted(noted):
         if note:
-            say(console, f"Noted of the capture{f' {name}' if name else ''}: {note}.")
+            say(console, f"Note of {name}: {note.rstrip('.')}.")
 
 
 def print_answers(console: Console, analysis: Analysis) -> None:

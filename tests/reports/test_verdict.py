@@ -230,10 +230,10 @@ def test_what_a_capture_noted_of_itself_is_one_line() -> None:
         replace(trace, provenance=replace(trace.provenance, note=note)) if trace.name.startswith("draft/") else trace
         for trace in traces
     ]
-    line = "\nNoted of the capture draft: stopped before its end."
+    line = "\nNote of draft: stopped before its end."
     for render in (render_answers, render_terminal):
         assert render(analysis_of(noted), 120).count(line) == 1
-        assert "Noted" not in render(analysis_of(traces), 120)
+        assert "Note of" not in render(analysis_of(traces), 120)
 
 
 def test_json_holds_it() -> None:

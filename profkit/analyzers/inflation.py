@@ -58,8 +58,9 @@ def inflation_of(
     unions = {phase: ns + int(busy[PHASE[phase]]) for phase, ns in middle.unions.items()}
     kernels, brought = middle.cells[PART["compute"]], cells[PART["compute"]]
     attention = {
-        phase: min(ns, int(brought[PHASE[phase]])) * int(brought[PHASE[phase]]) // max(int(kernels[PHASE[phase]]), 1)
+        phase: min(ns, own) * int(brought[PHASE[phase]]) // own
         for phase, ns in middle.attention.items()
+        if (own := int(kernels[PHASE[phase]]))
     }
     found = structs.replace(found, parts=tuple(parts), ops=middle.ops, unions=unions, attention=attention)
     return with_estimates(found)

@@ -25,6 +25,9 @@ BUSY = ("compute", "collective", "copy")
 KERNELS = ("compute", "copy")
 """Compared together: a small copy within a GPU is a copy to one recorder and a kernel to another."""
 
+WITHIN = {UNION: (ATTENTION, WORK), WORK: (ATTENTION,)}
+"""What a figure holds that is told in its place."""
+
 Told = tuple[TraceFigures, Inflation]
 
 
@@ -128,7 +131,7 @@ def _row(phase: str, part: str, recorded: Sequence[int | None], unrecorded: Sequ
 
 def _marked(row: RecorderRow, floor: float) -> RecorderRow:
     """``row`` with whether it differs: by its figures without inflation where these are known."""
-    values = row.unrecorded_ns or row.recorded_ns
+    values = _values(row)
     return structs.replace(row, differs=_spread(values) > AGREEMENT and max(values) - min(values) > floor)
 
 
@@ -161,12 +164,21 @@ def _agree(rows: Sequence[RecorderRow], counts: Sequence[RecorderOps]) -> bool |
 def _text(recorders: Sequence[str], rows: Sequence[RecorderRow], counts: Sequence[RecorderOps], floor: float) -> str:
     unlike = [row.phase for row in counts if not row.same]
     number = f"ops differ in number in {listed(unlike)}" if unlike else "a step has the same number of ops"
-    within = _widest([row.unrecorded_ns or row.recorded_ns for row in rows if not row.differs], floor)
-    beyond = _first([f"{figure(row)} ({_ends(row)})" for row in rows if row.differs])
-    agree = f"figures agree within {share(within, 1)}"
+    within = _widest([_values(row) for row in rows if not row.differs], floor)
+    agree = f"agree within {share(within, 1)}"
+    beyond = [f"{figure(row)} ({_ends(row)})" for row in _told(rows)]
+    said = f"figures {agree}"
     if beyond:
-        agree = f"{agree}, but for {listed(beyond)}" if within else f"figures differ: {listed(beyond)}"
-    return f"recorded by {listed(list(recorders))}, {number}; {_of_cost(rows)}, {agree}"
+        said = f"figures differ: {listed(_first(beyond))}{f'; the others {agree}' if within else ''}"
+    return f"recorded by {listed(list(recorders))}, {number}; {_of_cost(rows)}, {said}"
+
+
+def _told(rows: Sequence[RecorderRow]) -> list[RecorderRow]:
+    """The rows that differ, by how much, without those that only hold others of them."""
+    differing = [row for row in rows if row.differs]
+    known = {(row.phase, row.part) for row in differing}
+    kept = [row for row in differing if not any((row.phase, part) in known for part in WITHIN.get(row.part, ()))]
+    return sorted(kept, key=lambda row: (row.part != STEP, min(_values(row)) - max(_values(row))))
 
 
 def _of_contexts(figures: Sequence[Inflation], rows: Sequence[RecorderRow]) -> str:
@@ -175,15 +187,26 @@ def _of_contexts(figures: Sequence[Inflation], rows: Sequence[RecorderRow]) -> s
     phases = [phase for phase, part in unlike if part == WORK]
     if not phases or any((p, ATTENTION) not in unlike or (p, OTHER_WORK) in unlike for p in phases):
         return ""
-    said = "; of the kernels only attention differs, which takes longer the longer contexts are"
+    said = "; of the kernels only attention differs"
     steps = [own.elsewhere_ns for own in figures if own.elsewhere_ns is not None]
-    if len(steps) < len(figures) or _spread(steps) <= math.hypot(*(own.ratio_error or 0.0 for own in figures)):
-        return said
+    if len(steps) < len(figures):
+        return f"{said}, which takes longer the longer contexts are; those of the windows are not known"
+    return f"{said}{_elsewhere(figures, steps)}" if _follows(figures, steps) else said
+
+
+def _follows(figures: Sequence[Inflation], steps: Sequence[int]) -> bool:
+    """Whether attention is longest and shortest where steps at a window's contexts are, which can be told apart."""
+    attention = [sum(own.attention.values()) for own in figures]
+    ends = [(column.index(min(column)), column.index(max(column))) for column in (attention, list(steps))]
+    return ends[0] == ends[1] and _spread(steps) > math.hypot(*(own.ratio_error or 0.0 for own in figures))
+
+
+def _elsewhere(figures: Sequence[Inflation], steps: Sequence[int]) -> str:
     contexts = [own.context for own in figures if own.context is not None]
     tokens = f" ({min(contexts):,} to {max(contexts):,} tokens)" if len(contexts) == len(figures) else ""
     return (
-        f"{said}: steps at the contexts of these windows{tokens} take {range_of(min(steps), max(steps))} without a "
-        "recorder, timed by the engine"
+        f", as the windows lie at unlike contexts{tokens}: without a recorder steps there take "
+        f"{range_of(min(steps), max(steps))}, timed by the engine"
     )
 
 
@@ -196,13 +219,17 @@ def _of_cost(rows: Sequence[RecorderRow]) -> str:
     if any(row.unrecorded_ns is None for row in rows):
         return "what recording cost each of them is not known; as recorded"
     if all(row.unrecorded_ns == row.recorded_ns for row in rows):
-        return "what recording cost none of them can be told; as recorded"
+        return "of none can it be told what recording cost; as recorded"
     return "after inflation is taken out"
 
 
+def _values(row: RecorderRow) -> tuple[int, ...]:
+    """Without inflation where that is known."""
+    return row.unrecorded_ns or row.recorded_ns
+
+
 def _ends(row: RecorderRow) -> str:
-    values = row.unrecorded_ns or row.recorded_ns
-    return range_of(min(values), max(values))
+    return range_of(min(_values(row)), max(_values(row)))
 
 
 def _first(names: Sequence[str]) -> list[str]:

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,8 +25,8 @@ GROUPS = 4
 
 DRAIN_S = 15.0
 
-MOST_ARRIVALS = 4096
-"""Moments kept per slot: more than come in any window."""
+Arrival = tuple[float, int]
+"""When tokens came, and how many the slot had seen by then."""
 
 
 class LoadError(ProfkitError):
@@ -52,28 +51,34 @@ class _Chunk(msgspec.Struct):
 
 @dataclass(slots=True)
 class Slot:
-    """One of the C places in the loop: the tokens that its request has and will have.
+    """One of the C places in the loop: the tokens that its request has and will have, and those of all so far.
 
-    ``arrivals`` are the moments at which tokens came, with how many the slot had seen by then.
+    ``first`` and ``last`` are the arrivals at the ends of what is measured.
     """
 
     received: int = 0
     expected: int = 0
     total: int = 0
-    arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MOST_ARRIVALS))
+    first: Arrival | None = None
+    last: Arrival | None = None
+
+    def begin(self) -> None:
+        """Measure from the next arrival on."""
+        self.first = self.last = None
 
     def count(self, now: float, tokens: int) -> None:
         """Take note of ``tokens`` new tokens."""
         self.received += tokens
         self.total += tokens
-        self.arrivals.append((now, self.total))
+        self.last = now, self.total
+        self.first = self.first or self.last
 
-    def rate(self, since: float) -> float | None:
-        """Tokens per second between the first and the last arrival after ``since``; ``None`` without two of them."""
-        inside = [arrival for arrival in list(self.arrivals) if arrival[0] >= since]
-        if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
+    def rate(self) -> float | None:
+        """Tokens per second from the first to the last arrival; ``None`` without two of them."""
+        first, last = self.first, self.last
+        if first is None or last is None or last[0] <= first[0]:
             return None
-        return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+        return (last[1] - first[1]) / (last[0] - first[0])
 
 
 class Load:
@@ -157,6 +162,8 @@ class Load:
         of them, all tokens of the time are counted.
         """
         began, before = time.monotonic(), self.tokens
+        for slot in self._slots:
+            slot.begin()
         whole = [slot.total + self._settings.output_len for slot in self._slots]
         while True:
             check()
@@ -165,7 +172,7 @@ class Load:
             if left <= 0:
                 break
             time.sleep(min(0.05, left))
-        rates = [slot.rate(began) for slot in self._slots]
+        rates = [slot.rate() for slot in self._slots]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else (self.tokens - before) / (time.monotonic() - began)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from .load import Load
 from .remarks import window_passes
 from .server import Server
 from .server_log import ServerLog
-from .step_clock import Gaps, read_gaps, without_first
+from .step_clock import Gaps, latest_context, read_gaps, step_times, without_first
 from .window_ends import ends_since
 
 DONE = re.compile(r"Profiling done")
@@ -27,11 +28,9 @@ BEGAN, ENDED = re.compile(r"Profiling starts"), re.compile(r"Stop profiling|Prof
 A recorder inside the server has written its dump by then, and notes the end itself (``window_ends``).
 """
 
-TYPICAL = 0.47
-"""Half of a request's output, less what the window itself adds."""
-
 NEAR = ((12.0, 0.01), (30.0, 0.03))
-"""How near to typical a window has to begin while it has waited for less than so many seconds; then anywhere.
+"""How near to typical contexts a window has to lie, as a share of an output, while it has waited for less than so many
+seconds; then anywhere.
 
 At batch 32 attention is two thirds of a step, so that 3 % of an output make two windows differ by as much.
 """
@@ -59,7 +58,7 @@ def record_window(
     settings = context.plan.settings
     steps = window_passes(settings)
     context.counters.prepare(scratch)
-    _wait_for_room(load, steps, context.plan.block_size or 1, check)
+    wait_for_place(context, load, window, check)
     since = server.log.position
     context.say(f"{server.phase}: {steps} forward passes")
     window.number = 1 + max((other.number for other in context.windows), default=0)
@@ -157,7 +156,40 @@ def _close(server: Server, window: Window, timeout_s: float, check: Check) -> No
         raise server.fail(f"{error}; the server hangs") from error
 
 
-def _wait_for_room(load: Load, steps: int, block_size: int, check: Check) -> None:
+def wait_for_place(context: Context, load: Load, window: Window, check: Check) -> None:
+    """Wait for a moment at which contexts are nearly typical, for a while, and requests have room for the window."""
+    steps, times = window_passes(context.plan.settings), step_times(window.gaps_before)
+    place = _Place(context, load, window.concurrency, steps, times.context if times else None)
+    _wait_for_room(load, steps, context.plan.block_size or 1, place, check)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far contexts are from where a window of ``steps`` steps has to begin to have typical ones in its middle.
+
+    ``typical`` is the context that steps had in the median while nothing was recorded: tokens of all requests.
+    """
+
+    context: Context
+    load: Load
+    requests: int
+    steps: int
+    typical: int | None
+
+    def off(self) -> float:
+        """The distance as a share of an output: by the engine's count where it keeps one, else by what has come back.
+
+        What has come back lags behind the engine, at 128 requests by 20 steps.
+        """
+        output = self.context.plan.settings.load.output_len
+        half = self.steps * (self.load.accept_length() or 1.0) / 2 / output
+        now = latest_context(self.context.plugin_folder, self.requests)
+        if self.typical is None or now is None:
+            return abs(self.load.progress() + half - 0.5)
+        return abs((now - self.typical) / (output * self.requests) + half)
+
+
+def _wait_for_room(load: Load, steps: int, block_size: int, place: _Place, check: Check) -> None:
     """Wait for a moment at which contexts are as long as they typically are, and no request is about to end.
 
     The window then holds decode steps only, and steps that take what steps take on average. If no such moment comes,
@@ -168,7 +200,7 @@ def _wait_for_room(load: Load, steps: int, block_size: int, check: Check) -> Non
     began = time.monotonic()
     while (waited := time.monotonic() - began) < ROOM_WAIT_S:
         near = next((share for until, share in NEAR if waited < until), 1.0)
-        if load.room() >= tokens and abs(load.progress() - TYPICAL) <= near:
+        if load.room() >= tokens and place.off() <= near:
             return
         check()
         time.sleep(0.01)

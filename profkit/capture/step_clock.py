@@ -27,6 +27,9 @@ Gaps = Mapping[int, npt.NDArray[np.void]]
 
 MIDDLE = (0.1, 0.9)
 
+LATEST = 64
+"""Steps that are looked at for the latest context: it is counted in every 16th."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
@@ -37,6 +40,10 @@ class Steps:
     requests: I64
     is_decode: npt.NDArray[np.bool_]
     context: npt.NDArray[np.float64]
+
+    def ends_with(self, requests: int) -> bool:
+        """Whether the latest step decoded for exactly ``requests`` requests."""
+        return bool(len(self.began) and self.is_decode[-1] and self.requests[-1] == requests)
 
     def gaps(self, start_ns: int, end_ns: int, requests: int) -> npt.NDArray[np.void]:
         """From step to step, where both began in the span and are decode steps of exactly ``requests`` requests."""
@@ -51,6 +58,15 @@ def read_gaps(folder: Path, start_ns: int, end_ns: int, requests: int) -> Gaps:
     """The gaps between decode steps of ``requests`` requests of each process that left a ring in ``folder``."""
     found = ((steps.pid, steps.gaps(start_ns, end_ns, requests)) for steps in _rings(folder))
     return {pid: gaps for pid, gaps in found if len(gaps)}
+
+
+def latest_context(folder: Path, requests: int) -> float | None:
+    """The tokens of context that ``requests`` requests have together in the latest step, as rings in ``folder`` tell.
+
+    ``None`` where no process counts them, or the latest step was none of so many requests.
+    """
+    found = [steps.context[-1] for steps in _rings(folder, LATEST) if steps.ends_with(requests)]
+    return max((float(one) for one in found if np.isfinite(one)), default=None)
 
 
 def without_first(gaps: Gaps) -> Gaps:
@@ -77,15 +93,15 @@ def remove_rings(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _rings(folder: Path) -> Iterator[Steps]:
+def _rings(folder: Path, most: int | None = None) -> Iterator[Steps]:
     for file in sorted(folder.glob(FILES)):
-        steps = _read(file)
+        steps = _read(file, most)
         if steps is not None:
             yield steps
 
 
-def _read(file: Path) -> Steps | None:
-    """The steps in a ring that its process goes on writing; ``None`` where it is not (yet) one."""
+def _read(file: Path, most: int | None) -> Steps | None:
+    """The steps in a ring that its process goes on writing, the latest ``most``; ``None`` where it is not (yet) one."""
     with file.open("rb", buffering=0) as ring:
         raw = ring.read()
         ring.seek(0)
@@ -97,7 +113,7 @@ def _read(file: Path) -> Steps | None:
         return None
     rows = np.frombuffer(raw, STEP, capacity, HEADER_BYTES)
     # Of the oldest rows, those are lost that were written over meanwhile, and the one that may be half written.
-    first = max(0, HEADER.unpack(again)[2] - capacity + 1)
+    first = max(0, HEADER.unpack(again)[2] - capacity + 1, count - (most or count))
     rows = rows[np.arange(first, max(count, first)) % capacity]
     is_decode = (rows["last"] & 1) == 1
     context = _filled(rows["last"].astype(np.int64) >> 1, is_decode)

@@ -21,10 +21,12 @@ from profkit.capture.secrets import Scrubber
 from profkit.capture.server import Server
 from profkit.capture.server_log import ServerLog
 from profkit.capture.settings import Settings
-from profkit.capture.step_clock import GAP, Gaps
+from profkit.capture.step_clock import GAP, Gaps, latest_context
 from profkit.capture.window_ends import ends_since, remove_ends
 from profkit.sglang.step_clock import StepClock
 from profkit.sglang.window_ends import note_end
+
+from .test_step_clock import write_ring
 
 STEP_S, DUMP_S = 0.02, 0.6
 Scene = Callable[..., tuple[float, Gaps]]
@@ -180,27 +182,53 @@ class Clock:
         self.now += seconds
 
 
-class Place:
-    """A load whose requests stay where they are, with room for ``tokens``."""
+class Spot:
+    """A load with room for ``tokens`` whose contexts stay ``off`` typical ones."""
 
-    def __init__(self, progress: float, tokens: int = 10**6) -> None:
-        self.progress, self.room, self.accept_length = (lambda: progress), (lambda: tokens), (lambda: 3.5)
+    def __init__(self, off: float, tokens: int = 10**6) -> None:
+        self.off, self.room, self.accept_length = (lambda: off), (lambda: tokens), (lambda: 3.5)
 
 
-@pytest.mark.parametrize(
-    ("progress", "waited_s"), [(0.47, 0), (0.478, 0), (0.462, 0), (0.49, 12), (0.45, 12), (0.55, 30), (0.1, 30)]
-)
-def test_a_window_waits_for_typical_contexts_and_then_for_less(
-    monkeypatch: pytest.MonkeyPatch, progress: float, waited_s: float
-) -> None:
+def waited(monkeypatch: pytest.MonkeyPatch, spot: Spot) -> float:
     clock = Clock()
     monkeypatch.setattr(recording, "time", clock)
-    recording._wait_for_room(cast(Load, Place(progress)), 20, 8, lambda: None)
-    assert clock.now == pytest.approx(waited_s, abs=0.1)
+    recording._wait_for_room(cast(Load, spot), 20, 8, cast(recording._Place, spot), lambda: None)
+    return clock.now
+
+
+@pytest.mark.parametrize(("off", "until_s"), [(0.0, 0), (0.009, 0), (0.02, 12), (0.03, 12), (0.08, 30), (0.4, 30)])
+def test_a_window_waits_for_typical_contexts_and_then_for_less(
+    monkeypatch: pytest.MonkeyPatch, off: float, until_s: float
+) -> None:
+    assert waited(monkeypatch, Spot(off)) == pytest.approx(until_s, abs=0.1)
 
 
 def test_a_window_waits_no_longer_for_room_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(recording, "time", clock)
-    recording._wait_for_room(cast(Load, Place(0.47, tokens=5)), 20, 8, lambda: None)
-    assert clock.now == pytest.approx(recording.ROOM_WAIT_S, abs=0.1)
+    assert waited(monkeypatch, Spot(0.0, tokens=5)) == pytest.approx(recording.ROOM_WAIT_S, abs=0.1)
+
+
+def place_at(tmp_path: Path, progress: float, typical: int | None) -> recording._Place:
+    """Of 4 requests with 1,000 tokens out, for a window of 20 steps at accept length 3.5: half of it is 0.035."""
+    plan = SimpleNamespace(settings=SimpleNamespace(load=SimpleNamespace(output_len=1000)))
+    context = SimpleNamespace(plan=plan, plugin_folder=tmp_path)
+    load = SimpleNamespace(progress=lambda: progress, accept_length=lambda: 3.5)
+    return recording._Place(cast(Any, context), cast(Load, load), 4, 20, typical)
+
+
+def test_a_window_begins_half_of_itself_before_typical_contexts(tmp_path: Path) -> None:
+    """The engine has counted 2,460 tokens, typical are 2,600, and until the middle of the window come 140 more."""
+    assert place_at(tmp_path, 0.465, None).off() == pytest.approx(0.0)
+    assert place_at(tmp_path, 0.5, None).off() == pytest.approx(0.035)
+    write_ring(tmp_path, 7, (1, 4, 1 + 2 * 2400), (2, 4, 1 + 2 * 2460))
+    assert place_at(tmp_path, 0.1, 2600).off() == pytest.approx(0.0)
+    assert place_at(tmp_path, 0.1, 2700).off() == pytest.approx(0.025)
+    assert place_at(tmp_path, 0.5, None).off() == pytest.approx(0.035)
+    assert latest_context(tmp_path, 3) is None
+
+
+def test_the_latest_context_is_that_of_a_decode_step(tmp_path: Path) -> None:
+    assert latest_context(tmp_path, 4) is None
+    write_ring(tmp_path, 7, *((at, 4, 1 + 2 * 10 * at) for at in range(1, 200)), capacity=256)
+    assert latest_context(tmp_path, 4) == 1990
+    write_ring(tmp_path, 8, (1, 4, 1 + 2 * 3000), (2, 4, 0))
+    assert latest_context(tmp_path, 4) == 1990

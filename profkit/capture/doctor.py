@@ -29,7 +29,7 @@ DRIVER_SETTINGS = Path("/proc/driver/nvidia/params")
 ADMIN_ONLY = "RmProfilingAdminOnly: 1"
 EXTRA = "pip install 'profkit[capture]'"
 CAPTURE = "capture"
-COUNTED = "PCIe, DRAM and SM activity, and NVLink where a link is active"
+COUNTED = "hardware counters of PCIe, DRAM, SMs and active NVLinks"
 BACKEND = "--backend "
 NSYS, CUPTI, TORCH = (f"{BACKEND}{name}" for name in BACKENDS)
 

@@ -172,9 +172,10 @@ def describe(plan: Plan, recorders: Mapping[str, Surroundings]) -> str:
     settings, windows = plan.settings, plan.settings.windows
     memory = memory_in_words(settings, max(plan.concurrencies), least_memory(plan.devices))
     common = _common([one.environment for one in recorders.values()])
-    measure = f"measure {windows.measure_s:g} s"
+    least, most = f"{windows.measure_s:g} s", f"{windows.measure_most_s:g} s"
+    measure = f"measure {least}"
     if windows.measure_most_s > windows.measure_s:
-        measure += f" or through a whole output (at most {windows.measure_most_s:g} s)"
+        measure = f"measure through a whole output of every request (at least {least}, at most {most})"
     per_window = f"warm up (at most {windows.warm_up_s:g} s), {measure}, record {windows.steps} decode steps, measure"
     lines = [
         f"configuration   {settings.name}: {settings.description}".rstrip(": "),

@@ -42,16 +42,19 @@ SURE = 4
 class Efforts:
     """What is asked of ``gpus`` next; ``unlinked`` are those without NVLink, which are not asked for its counters.
 
-    What a GPU's buffer holds depends on the server's windows, what a GPU has on the GPU: that is remembered.
+    What a GPU's buffer holds depends on the server's windows. What a GPU has does not, but that it lacks a counter is
+    shown only where it first gave samples when asked for fewer: until then, each server asks for everything again.
     """
 
     def __init__(self, gpus: Sequence[int], unlinked: Collection[int] = ()) -> None:
-        self._level = {gpu: int(gpu in unlinked) for gpu in gpus}
-        self._eased = 0
+        self._first = {gpu: int(gpu in unlinked) for gpu in gpus}
+        self._heard_at: dict[int, int] = {}
+        self.begin_anew()
 
     def begin_anew(self) -> None:
         """A server starts: what another one's windows were too much for need not be too much for its own."""
         self._eased = 0
+        self._level = self._first | self._heard_at
 
     @property
     def next(self) -> Effort | None:
@@ -70,8 +73,12 @@ class Efforts:
         if self.next:
             self._eased = EFFORTS.index(self.next) + 1
 
-    def ask_for_fewer(self, silent: Iterable[int]) -> list[str]:
-        """Ask each GPU of ``silent``, which gave no sample, for fewer counters than it was asked for; told in words."""
+    def learn(self, heard: Iterable[int], silent: Iterable[int]) -> list[str]:
+        """Ask each GPU of ``silent``, which gave no sample, for fewer counters than it was asked for; told in words.
+
+        What those of ``heard`` were asked for when they first gave samples is remembered.
+        """
+        self._heard_at = {gpu: self._level[gpu] for gpu in heard} | self._heard_at
         told: dict[tuple[int, int], list[int]] = {}
         for gpu in silent:
             before = len(self.counters()[gpu])
@@ -90,9 +97,8 @@ def silent_gpus(found: Mapping[str, Any], interval_ns: int) -> list[int]:
 
 def _in_words(gpus: Sequence[int], before: int, left: int) -> str:
     """One line: who was silent, asked for how much, and what follows."""
-    who, it, is_ = ("GPU", "it was", "it is") if len(gpus) == 1 else ("GPUs", "they were", "they are")
+    who, they_are = ("GPU", "it is") if len(gpus) == 1 else ("GPUs", "they are")
     named = ", ".join(map(str, gpus))
-    then = f"with {left} from now on" if left else "no more"
-    return (
-        f"{who} {named} gave no sample of the {before} counters that {it} asked for in a window: {is_} sampled {then}"
-    )
+    then = f"asked for {left}" if left else "not sampled"
+    silence = f"{who} {named} gave no sample in a window ({before} counters asked for)"
+    return f"{silence}: in this server's next windows {they_are} {then}"

@@ -38,8 +38,8 @@ class PmSampling:
 
     What a host does not allow is tried once. What fails otherwise costs the samples of one block, and a block that the
     GPU's buffer did not hold has the next ones of the same server ask for less; a GPU that gave no sample is asked for
-    fewer counters from then on, as those in ``unlinked``, which have no NVLink, are from the first. A sampler takes a
-    second to start: ``prepare`` does that ahead of the block, which is entered once samples are taken. ``rows`` are
+    fewer counters, as those in ``unlinked``, which have no NVLink, are from the first. A sampler takes a second to
+    start: ``prepare`` does that ahead of the block, which is entered once samples are taken. ``rows`` are
     those of the last block, in UTC nanoseconds, ``interval_ns`` is how far apart they were asked for, ``None`` where it
     has none; ``clock_error_ns`` is how exactly their times are known where they had to be moved.
     """
@@ -185,7 +185,7 @@ class PmSampling:
         ]
         # A remark tells of silent GPUs; without one, what keeps the samples says that there are none.
         self.interval_ns = self._asked_ns if self.rows or not silent else None
-        for remark in self._efforts.ask_for_fewer(silent):
+        for remark in self._efforts.learn({row[1] for row in self.rows}, silent):
             self._remark(remark)
 
     def _set_to_utc(self, found: dict[str, Any]) -> None:

@@ -67,6 +67,8 @@ def check_recorders(plan: Plan) -> None:
         except UsageError as error:
             faults.append(str(error))
     faults += nvtx_faults(plan.backends)
+    if faults and plan.package is None:
+        faults.append("SGLang is not installed either: `profkit doctor` names all that a capture lacks here")
     if faults:
         raise UsageError("; ".join(dict.fromkeys(faults)))
 

@@ -65,7 +65,8 @@ def test_a_dry_run_says_which_recorders_are_missing(
     assert shown.count("-m sglang.launch_server") == 3
     nsys = "$NSYS is /nowhere/nsys, and there is no such file; set it to an nsys, or unset it"
     cupti = "--backend cupti: the package cupti is missing; pip install 'profkit[capture]'"
-    assert said == f"profkit: {nsys}; {cupti}\n"
+    more = "SGLang is not installed either: `profkit doctor` names all that a capture lacks here"
+    assert said == f"profkit: {nsys}; {cupti}; {more}\n"
     assert main([*options, "--backend", "torch"]) == 0
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "out").exists()

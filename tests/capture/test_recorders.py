@@ -265,13 +265,15 @@ def test_what_nvtx_lacks_is_said_by_capture_as_by_doctor(
     program.write_text(f"#!/bin/sh\necho NVIDIA Nsight Systems version {nsys}\n")
     program.chmod(0o755)
     monkeypatch.setenv("NSYS", str(program))
+    monkeypatch.setattr("profkit.capture.plan.find_sglang", lambda: None)
     monkeypatch.setattr("profkit.capture.checks.nvtx_version", lambda: version)
     monkeypatch.setattr("profkit.capture.doctor.nvtx_version", lambda: version)
     for name in ("nsys.NsysBackend", "cupti.CuptiBackend", "torch.TorchBackend"):
         monkeypatch.setattr(f"profkit.capture.backends.{name}.check", lambda self: None)
     common = ["capture", "--config", str(places.write_configuration(place)), "--backend", backends, "-o"]
     assert main([*common, str(place / "out"), "--dry-run"]) == (2 if said else 0)
-    assert capsys.readouterr().err == (f"profkit: {said}\n" if said else "")
+    more = "SGLang is not installed either: `profkit doctor` names all that a capture lacks here"
+    assert capsys.readouterr().err == (f"profkit: {said}; {more}\n" if said else "")
     lost = {name for name in ("nsys", "cupti") if said and name in said.split(":")[0]}
     (found,) = [one for one in examine() if one.what == "NVTX"]
     assert lost <= set(found.for_.removeprefix("--backend ").split(",")) and (not said or found.found in said)

@@ -117,7 +117,7 @@ def _contexts_differ(a: Side, b: Side) -> Iterator[str]:
     contexts = [times.context / requests for times, requests in known if times and times.context and requests]
     if len(contexts) == len(known) and abs(contexts[0] - contexts[1]) > NEAR * min(contexts):
         said = f"{contexts[0]:,.0f} tokens a request in A, {contexts[1]:,.0f} in B"
-        yield f"context: {said} (attention takes longer the longer it is)"
+        yield f"context: {said} (attention takes longer the longer contexts are)"
 
 
 def _ranks(numbers: list[int]) -> str:

@@ -36,7 +36,7 @@ from . import figures as charts
 from .counters import activity_table, every, link_title, rates, shares, shown_links
 from .custom import answer_charts, cell, is_text, sections
 from .diff_figures import longest
-from .inflation import folded, lengthened, part_rows
+from .inflation import DIFFERS, folded, lengthened, part_rows, told_rows
 from .inline import asset, joined_scripts, plotly_script, template
 from .layers import MODELS, LayerView, layer_view
 from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, Entry
@@ -48,6 +48,8 @@ from .verdict import outcome_of, untold_comparisons, untold_gains, verdict_views
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_tracks.js",
            "timeline_view.js", "tables.js", "charts.js", "widgets.js", "page.js")  # fmt: skip
 UNEVEN = 4
+TABS = 24
+"""More tabs than so many, of several sweeps, are shown one sweep at a time: three rows hold no more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ def render_report(
         jitter=JITTER,
         phase_name=phase_name,
         recorder_figure=figure,
+        told_rows=told_rows,
+        differs=DIFFERS,
         verdicts=verdict_views(analysis),
         untold=untold_comparisons(analysis),
         untold_gains=untold_gains(analysis),
@@ -135,6 +139,7 @@ def render_report(
         link_shares=shares,
         activity_table=activity_table,
         tabs=tabs([view.figures.name for view in views]),
+        chosen_by_sweep=chosen_by_sweep([view.figures.name for view in views]),
         every=every,
     )
     return text
@@ -186,6 +191,11 @@ def tabs(names: Sequence[str]) -> list[tuple[str, str]]:
     parts = [name.rpartition("/")[::2] for name in names]
     before = [None, *(sweep for sweep, _ in parts)]
     return [(sweep if sweep != last else "", own) for (sweep, own), last in zip(parts, before, strict=False)]
+
+
+def chosen_by_sweep(names: Sequence[str]) -> bool:
+    """Whether a list of sweeps stands beside the tabs, which are then those of one sweep."""
+    return len(names) > TABS and len({name.rpartition("/")[0] for name in names}) > 1
 
 
 def _uneven(views: Sequence[View]) -> bool:

@@ -26,6 +26,9 @@ GROUPS = {
 TOLD = 0.01
 """Share of the step below which a part is not told on a terminal, unless recorders differ in it."""
 
+DIFFERS = f"differs by more than {100 * AGREEMENT:g} % of the figure"
+"""What the mark ``!`` beside a figure says."""
+
 FOLDED = 1.02
 """How many times as long a step must be in the recording for the page to show its parts without being asked."""
 
@@ -88,16 +91,21 @@ def lengthened(found: Inflation) -> bool:
     return recorded is not None and unrecorded is not None and unrecorded < recorded
 
 
+def told_rows(check: RecorderCheck) -> list[RecorderRow]:
+    """The step, each phase's union, parts that take a while, and whatever differs; the rest is told only if asked."""
+    return [row for row in check.rows if row.part in ("step", "union") or row.differs or _takes_a_while(row, check)]
+
+
 def check_blocks(check: RecorderCheck, width: int) -> tuple[Block, ...]:
-    """The check as a small table: the step, each phase's union, parts that take a while, and whatever differs.
+    """The check as a small table of the rows that are told.
 
     What recording costs is taken out in more columns where a line of ``width`` holds them, else in a second table.
     """
-    rows = [row for row in check.rows if row.part in ("step", "union") or row.differs or _takes_a_while(row, check)]
+    rows = told_rows(check)
     names = [("",), *((figure(row),) for row in rows), *((_number_of(one.phase),) for one in check.ops)]
     recorded = _recorded(check, rows)
     marks = [("",), *(("!" if row.differs else "",) for row in rows)] if any(row.differs for row in rows) else []
-    note = (f"! differs by more than {100 * AGREEMENT:g} % of the figure",) * bool(marks)
+    note = (f"! {DIFFERS}",) * bool(marks)
     notes = (*note, f"differences below {share(JITTER, 1)} of a step are jitter")
     which = f"Batch {check.batch_size} by {listed(list(check.recorders))}"
     title = f"{which}: ms per step, spreads in % of the figure"

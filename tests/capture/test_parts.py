@@ -166,7 +166,9 @@ def test_dry_run_of_every_preset(name: str, installed: bool, tmp_path: Path, mon
     assert "--disable-decode-cuda-graph" in text
     assert ("not installed here" in text) != installed
     assert "hf_planted" not in text
-    assert "measure through a whole output of every request (at least 5 s, at most 60 s), record" in text
+    windows = plan.settings.windows
+    least, most = f"at least {windows.measure_s:g} s", f"at most {windows.measure_most_s:g} s"
+    assert f"measure through a whole output of every request ({least}, {most}), record" in text
     assert text.count("--output=$SCRATCH/report") == 2
     assert not (tmp_path / "out").exists()
 

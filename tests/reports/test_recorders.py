@@ -9,16 +9,17 @@ import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers.inflation_recorders import figure
-from profkit.reports.html import render_report, tabs
+from profkit.reports.html import TABS, chosen_by_sweep, render_report, tabs
 from profkit.reports.terminal import render_terminal
 from profkit.traces import RecordingCost, open_recordings
 from tests.reports.chromium import Tab
+from tests.reports.pages import page, speculative
 
 SWEEP = Path(__file__).parents[2] / "traces" / "tp1-dflash-recorders-2"
 
 
-def recordings() -> list[Recording]:
-    return [Recording(one.name, str(one.path), one.trace) for one in open_recordings(SWEEP)]
+def recordings(sweep: Path = SWEEP) -> list[Recording]:
+    return [Recording(one.name, str(one.path), one.trace) for one in open_recordings(sweep)]
 
 
 def test_only_the_first_recorder_has_all_tables() -> None:
@@ -85,10 +86,10 @@ def test_tabs_name_each_sweep_once() -> None:
 @pytest.mark.parametrize("width", [1400, 1000, 420])
 def test_no_tab_is_cut_off(tab: Tab, tmp_path: Path, width: int) -> None:
     analysis, attributions = analyze(recordings())
-    page = tmp_path / "page.html"
-    page.write_text(render_report(list(zip(analysis.traces, attributions, strict=True)), analysis), "utf-8")
+    report = tmp_path / "page.html"
+    report.write_text(render_report(list(zip(analysis.traces, attributions, strict=True)), analysis), "utf-8")
     tab.size(width, 900)
-    tab.open(page)
+    tab.open(report)
     assert tab.js("document.querySelectorAll('#traces [role=tab]').length") == 6
     cut = "[...document.querySelectorAll('#traces [role=tab]')].filter(t => t.scrollWidth > t.clientWidth"
     assert (
@@ -100,6 +101,83 @@ def test_no_tab_is_cut_off(tab: Tab, tmp_path: Path, width: int) -> None:
     seen = "(t => [t.top, t.bottom])(document.querySelector('#traces [aria-selected=true]').getBoundingClientRect())"
     top, bottom = tab.js(seen)
     assert top >= 0 and bottom <= tab.js("document.querySelector('.bar').getBoundingClientRect().bottom") + 1
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_of_many_recordings_the_tabs_are_those_of_one_sweep(tab: Tab, tmp_path: Path, width: int) -> None:
+    """A list has the sweeps; keys walk on into the next one, and the table of all recordings into any."""
+    trace, sweeps = speculative().trace(), [f"a-sweep-with-a-long-name-{number}" for number in range(TABS // 2)]
+    names = [*(f"{sweep}/{own}" for sweep in sweeps for own in ("c1", "c32")), "alone"]
+    (tmp_path / "page.html").write_text(page(*((name, trace) for name in names)), "utf-8")
+    tab.size(width, 900)
+    tab.open(tmp_path / "page.html")
+
+    def seen() -> tuple[str, list[str], str]:
+        shown = (
+            "[...document.querySelectorAll('#traces [role=tab]')].filter(t => t.offsetParent).map(t => t.textContent)"
+        )
+        chosen = "document.querySelector('#verdict h2 .of').textContent"
+        return tab.js("document.querySelector('#sweep').value"), tab.js(shown), tab.js(chosen)
+
+    assert tab.js("[...document.querySelectorAll('#sweep option')].map(o => o.text)") == [*sweeps, "in no sweep"]
+    assert seen() == (sweeps[0], ["c1", "c32"], names[0])
+    tab.js(
+        f"(s => {{ s.value = '{sweeps[3]}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('#sweep'))"
+    )
+    assert seen() == (sweeps[3], ["c1", "c32"], names[6])
+    tab.js("document.querySelector('#traces [aria-selected=true]').focus()")
+    for _ in range(2):
+        tab.key("ArrowRight")
+    assert seen() == (sweeps[4], ["c1", "c32"], names[8])
+    tab.click_on(f"[data-select='{len(names) - 1}']")
+    assert seen() == ("", ["alone"], "alone")
+    bar = tab.js("(b => [b.scrollWidth - b.clientWidth, b.offsetHeight])(document.querySelector('.bar'))")
+    assert bar[0] <= 0 and bar[1] <= {1400: 60, 420: 140}[width] and tab.messages == []
+
+
+def test_few_recordings_have_no_list_of_sweeps() -> None:
+    assert not chosen_by_sweep([f"{sweep}/c{number}" for sweep in "ab" for number in range(TABS // 2)])
+    assert not chosen_by_sweep([f"a/c{number}" for number in range(TABS + 1)])
+    assert 'id="sweep"' not in page(("a/c1", speculative().trace()), ("b/c1", speculative().trace()))
+
+
+def test_the_page_first_shows_what_the_terminal_does(tab: Tab, tmp_path: Path) -> None:
+    """Whatever differs is marked, and never among the rows that are asked for, which are dim."""
+    analysis, attributions = analyze(recordings(SWEEP.with_name("tp1-dflash-recorders-3")))
+    (tmp_path / "page.html").write_text(
+        render_report(list(zip(analysis.traces, attributions, strict=True)), analysis), "utf-8"
+    )
+    tab.size(1300, 1000)
+    tab.open(tmp_path / "page.html")
+    heads = (
+        "[...document.querySelectorAll('#recorders .told')].map(b => [...b.querySelectorAll('tbody th')].filter({}))"
+    )
+    texts = heads + ".map(rows => rows.map(th => th.textContent.replace('\u00a0', ' ')))"
+    told = render_terminal(analysis, 140)
+    tables = [
+        told.split(f"\nBatch {check.batch_size} by ")[1].partition("\n\n")[0].splitlines()
+        for check in analysis.recorder_checks
+    ]
+    rows = [
+        [(figure(row), row) for row in check.rows if any(line.startswith(f"{figure(row)}  ") for line in table)]
+        for check, table in zip(analysis.recorder_checks, tables, strict=True)
+    ]
+    shown = [[f"{name} !" if row.differs else name for name, row in table] for table in rows]
+    assert tab.js(texts.format("th => th.offsetParent")) == shown
+    assert "outside's kernels and copies !" in shown[0] and all(any(row.differs for _, row in one) for one in rows)
+    notes = "[...document.querySelectorAll('#recorders .note')].map(p => p.textContent.replaceAll('\u00a0', ' '))"
+    assert tab.js(notes) == ["! differs by more than 3 % of the figure"] * 2
+    for button in tab.js("[...document.querySelectorAll('#recorders [data-more]')].map(b => b.textContent)"):
+        tab.click_on("#recorders [data-more]")
+        assert button in {f"Show all {len(check.rows)}" for check in analysis.recorder_checks}
+    seen = tab.js(heads.format("th => th.offsetParent") + ".map(rows => rows.length)")
+    assert seen == [len(check.rows) for check in analysis.recorder_checks]
+    muted = "getComputedStyle(document.querySelector('.lede')).color"
+    dim = tab.js(texts.format(f"th => getComputedStyle(th).color === {muted}"))
+    assert dim == [
+        [figure(row) for row in check.rows if figure(row) not in dict(table)]
+        for check, table in zip(analysis.recorder_checks, rows, strict=True)
+    ]
 
 
 def test_nothing_taken_out_needs_one_table() -> None:

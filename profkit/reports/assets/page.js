@@ -3,7 +3,8 @@ import { FlameView } from './flame_view.js';
 import { makeSortable } from './tables.js';
 import { TimelineView } from './timeline_view.js';
 import {
-  Tip, all, bindMore, bindSwitches, bindTabs, bindTheme, followSections, markTab, one, press, showTheme, startPage, style,
+  Tip, all, bindMore, bindSweeps, bindSwitches, bindTabs, bindTheme, followSections, markTab, one, press, showSweep,
+  showTheme, startPage, style,
 } from './widgets.js';
 
 class Page {
@@ -20,6 +21,7 @@ class Page {
   start() {
     this.tabs = all('#traces [role=tab]');
     bindTabs(this.tabs, (trace) => this.select(trace));
+    bindSweeps(this.tabs, (trace) => this.select(trace));
     this.bindSwitches();
     this.bindFlame();
     this.bindTimeline();
@@ -33,6 +35,7 @@ class Page {
   // One trace at a time in the sections that speak of a single one.
   select(trace) {
     this.trace = trace;
+    showSweep(this.tabs, trace);
     markTab(this.tabs, trace, 'trace');
     for (const name of all('[data-trace-name]')) name.textContent = this.data.traces[trace].name;
     this.fillDevices();

@@ -70,6 +70,23 @@ export function markTab(tabs, at, name) {
   for (const panel of all(`[data-${name}]`)) panel.hidden = Number(panel.dataset[name]) !== at;
 }
 
+// The list of sweeps beside the tabs, where the page has one: choosing a sweep chooses its first recording.
+export function bindSweeps(tabs, select) {
+  const list = one('#sweep');
+  if (!list) return;
+  const sweeps = [...new Set(tabs.map((tab) => tab.dataset.sweep))];
+  list.append(...sweeps.map((sweep) => new Option(sweep || 'in no sweep', sweep)));
+  list.addEventListener('change', () => select(tabs.findIndex((tab) => tab.dataset.sweep === list.value)));
+}
+
+// Only the tabs of the sweep of the one `at` are seen.
+export function showSweep(tabs, at) {
+  const list = one('#sweep');
+  if (!list) return;
+  list.value = tabs[at].dataset.sweep;
+  for (const tab of tabs) tab.hidden = tab.dataset.sweep !== list.value;
+}
+
 // The button that changes between light and dark; paper is light.
 export function bindTheme(page) {
   one('#theme').addEventListener('click', () => page.setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));

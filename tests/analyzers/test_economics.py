@@ -76,8 +76,8 @@ def test_the_measured_lever_is_what_throughput_needs() -> None:
     assert (measured.excess_ns, measured.part_ns) == pytest.approx((6 * MS, 30 * MS * 34 / 36))
     assert found.sentences[2] == (
         "By measured throughput, to break even at concurrency 16 the accept length would have to be 3.75 (it is 3.00), "
-        "or the cycle 20 % shorter (it takes 30.0 ms, prefills included); verify's kernels, 94 % of it as recorded, "
-        "would alone have to be 21 % shorter."
+        "or the cycle 20 % shorter (it takes 30.0 ms, prefills included; the recorded steps take 36.0 ms and were not "
+        "typical of the run); verify's kernels, 94 % of it as recorded, would alone have to be 21 % shorter."
     )
 
 

@@ -43,4 +43,6 @@ def _lever(row: Row, accept_len: float, block_size: int | None, basis: Decided) 
         block_size=block_size,
         basis=basis,
         outcome=outcome_of(row, basis),
+        steps_ns=side.step_ns,
+        recorded=side.unrecorded_ns is None,
     )

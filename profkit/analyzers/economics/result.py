@@ -126,7 +126,7 @@ class Lever(Struct, frozen=True):
 
     ``excess_ns`` is negative where speculation pays: what the cycle may grow by. The part is the cycle's largest, with
     its share of the recorded steps. On the ``basis`` of measured throughput, the cycle is the one that this amounts to.
-    ``outcome`` is the word for the row on that basis.
+    ``steps_ns`` is the step that was timed, or only ``recorded``. ``outcome`` is the word for the row on that basis.
     """
 
     batch_size: int
@@ -140,6 +140,8 @@ class Lever(Struct, frozen=True):
     block_size: int | None
     basis: Decided = "predicted"
     outcome: Outcome | None = None
+    steps_ns: int | None = None
+    recorded: bool = False
 
 
 class Economics(Struct, frozen=True):

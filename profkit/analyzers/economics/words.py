@@ -125,7 +125,7 @@ def what_moves(lever: Lever | None) -> str:
 
 def _needed(lever: Lever) -> str:
     change = share(abs(lever.excess_ns), lever.cycle_ns)
-    takes = f"(it takes {duration(lever.cycle_ns)}{', prefills included' if lever.basis == 'measured' else ''})"
+    takes = f"(it takes {duration(lever.cycle_ns)}{_prefills(lever)})"
     if lever.outcome == "even":
         way = "shorter" if lever.excess_ns > 0 else "longer"
         return (
@@ -142,6 +142,16 @@ def _needed(lever: Lever) -> str:
         f"at concurrency {lever.batch_size}, where it is nearest to losing, it pays until the accept length falls to "
         f"{lever.accept_len_needed:.2f} (it is {lever.accept_len:.2f}) or the cycle gets {change} longer {takes}"
     )
+
+
+def _prefills(lever: Lever) -> str:
+    """That throughput has prefills in it; steps that take longer all the same were others than most of the run's."""
+    if lever.basis != "measured":
+        return ""
+    if lever.steps_ns is None or lever.cycle_ns >= lever.steps_ns:
+        return ", prefills included"
+    which = "recorded" if lever.recorded else "timed"
+    return f", prefills included; the {which} steps take {duration(lever.steps_ns)} and were not typical of the run"
 
 
 def _beyond(lever: Lever) -> str:

@@ -65,15 +65,32 @@ def print_notes(console: Console, analysis: Analysis) -> None:
 
 
 def print_answers(console: Console, analysis: Analysis) -> None:
-    """Print only what there is to say in sentences: verdicts, pairs without one, and without any pair each trace."""
-    for found in sweeps_of(analysis):
-        say(console, f"Does speculation pay? {title_of(found)}", "bold")
-        print_sentences(console, found)
+    """Print only what there is to say in sentences: verdicts, pairs without one, and without any pair each trace.
+
+    Of further sweeps of a pair of configurations that has been told, only where it pays.
+    """
+    for first, *others in _by_configurations(analysis):
+        say(console, f"Does speculation pay? {title_of(first)}", "bold")
+        print_sentences(console, first)
         console.print()
+        for found in others:
+            say(console, found.sentences[0])
+        if others:
+            console.print()
     print_untold(console, analysis)
     for trace in analysis.traces if not analysis.comparisons else ():
         say(console, f"{trace.name}: {trace.summary}")
     print_notes(console, analysis)
+
+
+def _by_configurations(analysis: Analysis) -> list[list[Economics]]:
+    """The verdicts, those of the same two configurations, alike in graphs, together; in the order of the first ones."""
+    configs = {trace.name: trace.provenance.config for trace in analysis.traces}
+    groups: dict[tuple[str, str, bool], list[Economics]] = {}
+    for found in sweeps_of(analysis):
+        key = found.baseline, configs[found.rows[0].speculative.trace], found.graphs
+        groups.setdefault(key, []).append(found)
+    return list(groups.values())
 
 
 def print_sentences(console: Console, found: Economics) -> None:

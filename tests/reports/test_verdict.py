@@ -222,6 +222,22 @@ def test_answers_are_sentences_alone() -> None:
     assert render_answers(analysis_of([alone]), 200).startswith(f"plain/c1: {alone.summary}")
 
 
+def test_further_sweeps_of_a_pair_are_a_sentence_each() -> None:
+    replace, traces = msgspec.structs.replace, by_hand()
+    first, again, other = (
+        [replace(t, name=t.name.replace("draft", to), path=t.name.replace("draft", to)) for t in traces[1::2]]
+        for to in ("draft", "again", "other")
+    )
+    other = [replace(trace, provenance=replace(trace.provenance, config="other")) for trace in other]
+    analysis = analysis_of([*traces[::2], *first, *again, *other])
+    told = analysis.economics
+    assert [one.speculative for one in told] == ["draft", "again", "other"]
+    said = " ".join(render_answers(analysis, 120).split())
+    assert said.count("Does speculation pay?") == 2
+    assert all(said.count(one.sentences[0]) == 1 for one in told)
+    assert said.count(told[0].sentences[1]) == 2, "one for each pair of configurations"
+
+
 def test_what_a_capture_noted_of_itself_is_one_line() -> None:
     """A sweep's note is that of each of its recordings; one that has none is not told."""
     replace, traces = msgspec.structs.replace, by_hand()

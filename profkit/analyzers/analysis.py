@@ -38,6 +38,7 @@ from .result import (
     TraceFigures,
 )
 from .rules import Rules
+from .unpaired import unpaired
 from .verdict import verdict_of
 from .view import View
 from .words import duration, listed, share
@@ -84,6 +85,7 @@ def analyze(
         graph_savings(traces, attributions),
         checks,
         economics(traces, comparisons),
+        unpaired(traces),
     )
     return found, attributions
 

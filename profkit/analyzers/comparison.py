@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .eager_to_graphs import launched_eagerly
-from .result import Comparison, Provenance, TraceFigures
+from .result import Comparison, Provenance, TraceFigures, Unlike
 
 GIVEN = "given on the command line"
 """Where an accept length comes from that the user says."""
@@ -21,25 +21,33 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     is taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
     configuration and batch size is.
     """
-    plain = [trace for trace in traces if trace.cycle.kind == "plain" and trace.cycle.period_ns_median]
+    plain = [trace for trace in traces if trace.cycle.kind == "plain"]
     found: list[tuple[str, Comparison]] = []
     for trace in traces:
-        if trace.cycle.kind != "speculative" or not trace.cycle.period_ns_median:
+        if trace.cycle.kind != "speculative":
             continue
-        same = [p for p in plain if _alike(p, trace)]
+        same = [p for p in plain if not unlike(p, trace)]
         if same:
-            pair = _pair(max(same, key=lambda p: _nearness(p, trace)), trace)
+            pair = _pair(max(same, key=lambda p: nearness(p, trace)), trace)
             found.append((trace.provenance.config or trace.name, pair))
     alike = {(config, pair.batch_size) for config, pair in found if pair.same_graphs}
     kept = [pair for config, pair in found if pair.same_graphs or (config, pair.batch_size) not in alike]
     return tuple(sorted(kept, key=lambda one: not one.same_graphs))
 
 
-def _alike(plain: TraceFigures, speculative: TraceFigures) -> bool:
+def unlike(plain: TraceFigures, speculative: TraceFigures) -> tuple[Unlike, ...]:
+    """In what the two differ, or may, so that nothing comes of comparing them: nothing where they are a pair."""
     gpus = [sorted(device.gpu for device in trace.devices.values()) for trace in (plain, speculative)]
-    same_recorder, batch_size = plain.source == speculative.source, plain.cycle.batch_size
-    alike = batch_size == speculative.cycle.batch_size is not None and gpus[0] == gpus[1] and same_recorder
-    return alike and not _other_link(plain, speculative)
+    batch_sizes = plain.cycle.batch_size, speculative.cycle.batch_size
+    found: dict[Unlike, bool] = {
+        "period": not (plain.cycle.period_ns_median and speculative.cycle.period_ns_median),
+        "batch_size": None in batch_sizes or batch_sizes[0] != batch_sizes[1],
+        "gpus": len(gpus[0]) != len(gpus[1]),
+        "gpu": len(gpus[0]) == len(gpus[1]) and gpus[0] != gpus[1],
+        "link": _other_link(plain, speculative),
+        "recorder": plain.source != speculative.source,
+    }
+    return tuple(what for what, differs in found.items() if differs)
 
 
 def _other_link(plain: TraceFigures, speculative: TraceFigures) -> bool:
@@ -49,7 +57,8 @@ def _other_link(plain: TraceFigures, speculative: TraceFigures) -> bool:
     return captured and len(plain.devices) > 1 and links[0] != links[1]
 
 
-def _nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:
+def nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:
+    """The greater, the more a plain run is that of the speculative one's configuration, with graphs like it or not."""
     ours, theirs = plain.provenance, speculative.provenance
     return theirs.config.startswith(ours.config), _with_graphs(plain) == _with_graphs(speculative)
 

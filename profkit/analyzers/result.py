@@ -328,6 +328,10 @@ def sweep_of(trace: TraceFigures) -> str:
     return trace.path.rstrip("/").rpartition("/")[0]
 
 
+Unlike = Literal["period", "batch_size", "gpus", "gpu", "link", "recorder"]
+"""What keeps a plain and a speculative recording from being compared; ``gpus`` is their number, ``gpu`` their kind."""
+
+
 class Comparison(Struct, frozen=True):
     """A speculative trace beside a plain one of the same batch size.
 
@@ -344,6 +348,21 @@ class Comparison(Struct, frozen=True):
     same_graphs: bool
     text: str
     measured_range: tuple[float, float] | None = None
+
+
+class Unpaired(Struct, frozen=True):
+    """Recordings of one speculative sweep that are all compared with no plain one, though there are plain ones.
+
+    ``baseline`` is the plain sweep that comes nearest, ``reasons`` what it differs in, or may; ``why`` says these, and
+    ``text`` the whole, in plain words.
+    """
+
+    speculative: str
+    baseline: str
+    recordings: tuple[str, ...]
+    reasons: tuple[Unlike, ...]
+    why: str
+    text: str
 
 
 class GainPart(Struct, frozen=True):
@@ -446,3 +465,4 @@ class Analysis(Struct, frozen=True):
     graph_savings: tuple[GraphSaving, ...] = ()
     recorder_checks: tuple[RecorderCheck, ...] = ()
     economics: tuple[Economics, ...] = ()
+    unpaired: tuple[Unpaired, ...] = ()

@@ -30,6 +30,7 @@ from profkit.analyzers.per_step import (
 )
 from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
+from profkit.analyzers.unpaired import in_one_line
 from profkit.analyzers.words import phase_name
 
 from . import figures as charts
@@ -132,6 +133,7 @@ def render_report(
         verdicts=verdict_views(analysis),
         untold=untold_comparisons(analysis),
         untold_gains=untold_gains(analysis),
+        unpaired=in_one_line(analysis.unpaired),
         outcome_of=outcome_of,
         shown_links=shown_links,
         link_title=link_title,

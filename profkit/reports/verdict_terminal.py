@@ -11,6 +11,7 @@ from profkit.analyzers.economics.growth import CLOSE, is_straight
 from profkit.analyzers.economics.outcome import VERBS
 from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
+from profkit.analyzers.unpaired import in_one_line
 from profkit.analyzers.words import duration, phase_name, share
 from profkit.traces import printable
 
@@ -47,13 +48,15 @@ def print_verdicts(console: Console, analysis: Analysis) -> None:
 
 
 def print_untold(console: Console, analysis: Analysis) -> None:
-    """Print what comparing says of pairs that have no verdict, a line for each."""
+    """Print what comparing says of pairs that have no verdict, a line for each, and of what has no partner, in one."""
     for one in untold_comparisons(analysis):
         word = outcome_of(analysis, one)
         said = f"it {VERBS[word]}: {one.text}" if word else one.text
         say(console, f"{one.baseline} → {one.speculative}: {said}.")
     for gain in untold_gains(analysis):
         say(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
+    if said := in_one_line(analysis.unpaired):
+        say(console, said)
 
 
 def print_notes(console: Console, analysis: Analysis) -> None:

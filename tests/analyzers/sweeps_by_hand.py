@@ -13,6 +13,7 @@ from profkit.analyzers.economics.build import economics
 from profkit.analyzers.economics.result import Economics
 from profkit.analyzers.inflation_result import Inflation
 from profkit.analyzers.result import Analysis, Cycle, Window
+from profkit.analyzers.unpaired import unpaired
 from profkit.analyzers.vocabulary import PARTS
 from profkit.traces import StepTimes
 from tests.analyzers.engine import Plan, run
@@ -82,7 +83,14 @@ def analysis_of(traces: Sequence[TraceFigures], timed: dict[str, StepTimes] | No
     """An analysis that holds the verdict of ``traces``, of which some had steps ``timed`` without a recorder."""
     traces = [_timed(trace, (timed or {}).get(trace.name)) for trace in traces]
     comparisons = compare(traces)
-    return Analysis("profkit.analysis/1", tuple(traces), None, comparisons, economics=economics(traces, comparisons))
+    return Analysis(
+        "profkit.analysis/1",
+        tuple(traces),
+        None,
+        comparisons,
+        economics=economics(traces, comparisons),
+        unpaired=unpaired(traces),
+    )
 
 
 def by_hand() -> list[TraceFigures]:

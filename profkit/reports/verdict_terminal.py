@@ -55,8 +55,8 @@ def print_untold(console: Console, analysis: Analysis) -> None:
         say(console, f"{one.baseline} → {one.speculative}: {said}.")
     for gain in untold_gains(analysis):
         say(console, f"{gain.baseline} → {gain.speculative}: {gain.text}.")
-    if said := in_one_line(analysis.unpaired):
-        say(console, said)
+    if unpaired := in_one_line(analysis.unpaired):
+        say(console, unpaired)
 
 
 def print_notes(console: Console, analysis: Analysis) -> None:

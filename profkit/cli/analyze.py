@@ -25,7 +25,7 @@ def command(paths: tuple[Path, ...], as_json: bool, rules: Path | None, accept_l
     PATH is a bundle, a sweep, an Nsight Systems report (.nsys-rep) or export (SQLite, Parquet folder), or PyTorch
     profiler JSON (a file, or a folder with one file per rank). Analyzers in the folder analyzers/ of this directory
     are asked too; some take a throughput table (TOML) as PATH: see docs/analyzers.md. Exit status 3 if a recording
-    cannot answer.
+    cannot answer, or no analyzer has an answer to the tables alone.
     """
     traced, tables = split_tables(paths)
     analysis, attributions = analyze(recordings_at(traced), load_rules(rules), accept_len)

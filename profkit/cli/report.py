@@ -24,6 +24,7 @@ def command(paths: tuple[Path, ...], output: Path | None, rules: Path | None, ac
 
     The page needs no network and no other file. Several recordings stand side by side in it. Analyzers in the folder
     analyzers/ of this directory are asked too, also about throughput tables (TOML): see docs/analyzers.md.
+    Exit status 3, and no page, if none has an answer to tables alone.
     """
     click.echo(printable(str(write_report(paths, output, rules, accept_len))))
 

@@ -18,7 +18,7 @@ from types import ModuleType
 import click
 
 from profkit.analyzers.custom import Analyzer, Answered, Recordings
-from profkit.traces import UsageError, printable
+from profkit.traces import InconclusiveError, UsageError, printable
 from profkit.traces.throughput import ThroughputTable, is_throughput_table, read_throughput
 
 FOLDER = Path("analyzers")
@@ -26,6 +26,8 @@ PACKAGE = "profkit_workspace"
 _USES = re.compile(
     rb"^[ \t]*((from|import)[ \t]+profkit\.analyzer\b|from[ \t]+profkit[ \t]+import\b.*\banalyzer\b)", re.MULTILINE
 )
+
+Tables = dict[Path, ThroughputTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +38,52 @@ class Found:
     analyzer: Analyzer
 
 
-def split_tables(paths: Sequence[Path]) -> tuple[list[Path], list[ThroughputTable]]:
+def split_tables(paths: Sequence[Path]) -> tuple[list[Path], Tables]:
     """The paths of recordings, and the throughput tables, as the contents say."""
-    tables = [path for path in paths if is_throughput_table(path)]
-    return [path for path in paths if path not in tables], [read_throughput(path) for path in tables]
+    tables = {path: read_throughput(path) for path in paths if is_throughput_table(path)}
+    return [path for path in paths if path not in tables], tables
 
 
-def ask_workspace(recordings: Recordings, tables: Sequence[ThroughputTable]) -> list[Answered]:
+def ask_workspace(recordings: Recordings, tables: Tables) -> list[Answered]:
     """What the analyzers of the workspace say of recordings and throughput tables.
 
-    One that fails is named on stderr, with what to do, and the others are still asked. Raises ``UsageError`` where
-    there is a table that no analyzer takes.
+    One that fails is named on stderr, with what to do, and the others are still asked; so is a table that none has an
+    answer to. Raises ``UsageError`` where there is a table that no analyzer takes, ``InconclusiveError`` where there is
+    nothing to show.
     """
     found = list(_analyzers())
-    if tables and not any(one.analyzer.takes is ThroughputTable for one in found):
+    takers = [one for one in found if one.analyzer.takes is ThroughputTable]
+    if tables and not takers:
+        title = next(iter(tables.values())).title
         raise UsageError(
-            f"no analyzer of this directory takes the throughput table '{tables[0].title}'; run where analyzers/ holds "
-            "one, such as dflash_verdict.py in a workspace that `profkit init DIR` made"
+            f"no analyzer of this directory takes the throughput table '{title}'; run where analyzers/ holds one, "
+            "such as dflash_verdict.py in a workspace that `profkit init DIR` made"
         )
-    answers = [_ask(one, recordings) for one in found if one.analyzer.takes is Recordings and recordings.attributions]
-    answers += [_ask(one, table) for table in tables for one in found if one.analyzer.takes is ThroughputTable]
-    return [answer for answer in answers if answer is not None]
+    others = [one for one in found if one not in takers] if recordings.attributions else []
+    told = {path: _answers(takers, table) for path, table in tables.items()}
+    answers = [*_answers(others, recordings), *(answer for own in told.values() for answer in own)]
+    silent = [
+        f"{path}: no analyzer has an answer to it; {_lacks(tables[path])}" for path, own in told.items() if not own
+    ]
+    if silent and not (answers or recordings.attributions):
+        raise InconclusiveError(". ".join(silent))
+    for line in silent:
+        _tell(line)
+    return answers
+
+
+def _answers(asked: Sequence[Found], given: Recordings | ThroughputTable) -> list[Answered]:
+    return [answer for one in asked if (answer := _ask(one, given)) is not None]
+
+
+def _lacks(table: ThroughputTable) -> str:
+    """What most likely keeps an analyzer from an answer: runs of one kind alone."""
+    drafting = [run for run in table.runs if run.accept_len is not None]
+    if not drafting:
+        return "none of its runs is a speculative one, with `accept_len`, to set against the plain ones"
+    if len(drafting) == len(table.runs):
+        return "all of its runs have `accept_len`, and none is a plain one to set them against"
+    return "see in analyzers/ what they need of a table"
 
 
 def _ask(found: Found, given: Recordings | ThroughputTable) -> Answered | None:
@@ -134,5 +161,8 @@ def _line_in(file: Path, error: BaseException) -> str:
 
 
 def _say(file: Path, fault: str, advice: str) -> None:
-    line = " ".join(f"profkit: {file}: {fault}; {advice}".split())
-    click.echo(printable(line), err=True)
+    _tell(f"{file}: {fault}; {advice}")
+
+
+def _tell(line: str) -> None:
+    click.echo(printable(" ".join(f"profkit: {line}".split())), err=True)

@@ -1,7 +1,7 @@
 """Reading and keeping recordings: ``open_trace``, the ``Trace`` and its bundle on disk."""
 
 from .bundle import load_bundle, save_bundle
-from .errors import InputError, OutputError, ProfkitError, UsageError
+from .errors import InconclusiveError, InputError, OutputError, ProfkitError, UsageError
 from .model import (
     F64,
     I8,
@@ -41,6 +41,7 @@ __all__ = [
     "CollectiveCalls",
     "Device",
     "GraphNodes",
+    "InconclusiveError",
     "Index",
     "InputError",
     "Launches",

@@ -3,7 +3,8 @@
     ProfkitError                 one line for the user, and the exit status of the command
     ├── InputError          2    a file that cannot be read as what it should be
     ├── UsageError          2    a command or a rule file that says something impossible
-    └── OutputError         2    a result that could not be written
+    ├── OutputError         2    a result that could not be written
+    └── InconclusiveError   3    input that is as it should be, but does not tell
 
 The commands print ``str(error)`` and nothing else; it names the file, the fault and what to do.
 """
@@ -38,3 +39,9 @@ class OutputError(ProfkitError):
 
     def __init__(self, path: Path | str, fault: str, advice: str) -> None:
         super().__init__(f"{path}: {fault}; {advice}")
+
+
+class InconclusiveError(ProfkitError):
+    """Input that can be read, of which there is nothing to say."""
+
+    exit_status = 3

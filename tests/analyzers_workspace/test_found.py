@@ -155,6 +155,56 @@ def test_a_table_without_an_analyzer_for_it(command: Command, tmp_path: Path, mo
     assert answer.status == 2 and "no analyzer of this directory takes the throughput table" in answer.line
 
 
+HEADER = 'schema = "profkit.throughput/1"\ntitle = "T"\nsource = "S"\n'
+PLAIN_RUN = '[[run]]\nname = "EP8"\ntokens_per_s = { 1 = 65 }\n'
+DRAFTING_RUN = '[[run]]\nname = "EP8 + DFlash"\naccept_len = 3.5\ntokens_per_s = { 1 = 86 }\n'
+ONE_KIND = {
+    "plain": (PLAIN_RUN, "none of its runs is a speculative one, with `accept_len`, to set against the plain ones"),
+    "drafting": (DRAFTING_RUN, "all of its runs have `accept_len`, and none is a plain one to set them against"),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_KIND)
+@pytest.mark.parametrize("arguments", [["analyze"], ["analyze", "--json"], ["report"], ["report", "-o", "page.html"]])
+def test_a_table_of_one_kind_of_run_is_inconclusive(
+    kind: str, arguments: list[str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what is missing, and no page is written."""
+    run, lacks = ONE_KIND[kind]
+    monkeypatch.chdir(workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8")))
+    Path("only.toml").write_text(HEADER + run, "utf-8")
+    answer = command(*arguments, "only.toml")
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.line.strip() == f"profkit: only.toml: no analyzer has an answer to it; {lacks}"
+    assert not list(Path().rglob("*.html"))
+
+
+def test_a_table_without_an_answer_beside_others_costs_one_line(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace(tmp_path, dflash_verdict=VERDICT.read_text("utf-8")))
+    Path("only.toml").write_text(HEADER + PLAIN_RUN, "utf-8")
+    Path("both.toml").write_text(HEADER + PLAIN_RUN + DRAFTING_RUN, "utf-8")
+    for beside, said in (("both.toml", "drafting wins at 1"), ("traces/plain", "plain decoding")):
+        answer = command("analyze", "only.toml", beside)
+        assert answer.status == 0 and said in answer.out
+        assert answer.line.startswith("profkit: only.toml: no analyzer has an answer to it; none of its runs")
+    answer = command("report", "only.toml", "both.toml", "-o", "page.html")
+    assert answer.status == 0 and Path("page.html").exists() and "only.toml" in answer.line
+    Path("more.toml").write_text(HEADER + DRAFTING_RUN, "utf-8")
+    answer = command("analyze", "only.toml", "more.toml")
+    assert answer.status == 3 and "plain ones. more.toml: no analyzer has an answer to it; all of its" in answer.line
+
+
+def test_an_analyzer_that_wants_something_else_of_a_table(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = "from profkit.analyzer import ThroughputTable, analyzer\n@analyzer('Q?', takes=ThroughputTable)\n"
+    monkeypatch.chdir(workspace(tmp_path, silent=silent + "def silent(rates):\n    return None\n"))
+    answer = command("analyze", TABLE)
+    assert answer.status == 3 and answer.line.rstrip().endswith("it; see in analyzers/ what they need of a table")
+
+
 def test_init_makes_a_workspace_that_answers(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert command("init", "work").status == 0

@@ -213,10 +213,13 @@ def test_the_content_tells_a_table(tmp_path: Path) -> None:
     assert not is_throughput_table(tmp_path / "rules.toml")
 
 
-def test_tables_without_a_pair_say_nothing(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_a_pair_are_inconclusive(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "t.toml").write_text(RUN + "tokens_per_s = { 1 = 5 }\n", "utf-8")
     monkeypatch.chdir(ROOT)
-    assert answers_to(command, tmp_path / "t.toml") == []
+    answer = command("analyze", tmp_path / "t.toml", "--json")
+    assert (answer.status, answer.out) == (3, "") and "none of its runs is a speculative one" in answer.line
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,20 @@ def test_a_pair_is_told_once_on_the_page() -> None:
     assert 'id="comparison"' in render_of(by_hand()[:2]) and 'id="speculation"' not in render_of(by_hand()[:2])
 
 
+def test_what_has_no_partner_is_told_on_terminal_and_page() -> None:
+    """In the place of the verdict; beside one, under a heading of its own."""
+    replace = msgspec.structs.replace
+    lone = [replace(t, name=t.name.replace("draft", "wide"), source="cupti") for t in by_hand()[1::2]]
+    said = "compared with no plain decoding, as plain was recorded with"
+    alone, beside = [*by_hand()[::2], *lone], [*by_hand(), *lone]
+    for traces, heading in ((alone, "Does speculation pay?"), (beside, "Not compared: does speculation pay?")):
+        assert render_terminal(analysis_of(traces), 200).count(f"wide: {said}") == 1
+        assert render_answers(analysis_of(traces), 200).count(f"wide: {said}") == 1
+        section = render_of(traces).split('<section id="comparison">')[1].split("</section>")[0]
+        assert f"<h2>{heading}</h2>" in section and f"wide: {said}" in section and "<table" not in section
+    assert "Not compared" not in render_of(by_hand())
+
+
 def render_of(traces: list[TraceFigures]) -> str:
     """The page of an analysis, with the recording of another trace in the place of each."""
     results, _ = analysed(*((trace.name, speculative().trace()) for trace in traces))

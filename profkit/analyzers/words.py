@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 PHASE_NAMES = {"kv_append": "KV append", "step_other": "rest of the step"}
 """What phases are called in sentences and legends, where not by their key."""
 
@@ -50,6 +52,14 @@ def range_of(low: int | None, high: int | None) -> str:
     return f"0 to {duration(high)}" if low == 0 else between(duration(low), duration(high), " to ")
 
 
+MOST_OFF = 1.0
+
+
+def off(ratio: float) -> str:
+    """How far something lies off, as a percentage: ``23 %``; far off is far off: ``>100 %``."""
+    return share(ratio) if ratio <= MOST_OFF else f">{100 * MOST_OFF:.0f} %"
+
+
 def share(part: float, whole: float = 1.0, signed: bool = False) -> str:
     """A share, or a change with its sign, as a percentage: ``81 %``, ``4.2 %``, ``−0.3 %``, ``+12 %``."""
     ratio = part / whole if whole else 0.0
@@ -62,6 +72,21 @@ def between(low: str, high: str, dash: str = " – ") -> str:
     """Two figures with their unit, which is written once where it is the same: ``18.2 – 22.0 ms``."""
     same = low.rpartition(" ")[2] == high.rpartition(" ")[2]
     return f"{low.rpartition(' ')[0] if same and ' ' in low else low}{dash}{high}"
+
+
+def ranges(column: Sequence[tuple[float, float] | None], dash: str = " … ") -> list[str]:
+    """A column of ranges with two digits; all with three where that tells ends apart that two write alike.
+
+    One figure where neither does, and nothing where there is no range.
+    """
+    told = ({len({f"{end:.{digits}f}" for end in ends}) for digits in (2, 3)} for ends in column if ends)
+    form = ".3f" if {1, 2} in told else ".2f"
+    return [dash.join(dict.fromkeys(format(end, form) for end in ends or ())) for ends in column]
+
+
+def from_to(low: float, high: float) -> str:
+    """A range in a sentence: ``0.36 to 0.43``, ``0.998 to 1.003``."""
+    return ranges([(low, high)], " to ")[0]
 
 
 def counted(number: int, noun: str) -> str:

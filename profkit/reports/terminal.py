@@ -30,6 +30,10 @@ MAX_RANKS = 8
 BESIDE_RANKS, RANK = 41, 9
 """Characters of the widest table's other columns, and of a rank's."""
 
+MODULES = ("module", "layers", "per step", "per layer", "in collectives", "of its phase")
+MODULES_NARROW = ("\nmodule", "\nlayers", "per\nstep", "per\nlayer", "in\ncollectives", "of its\nphase")
+"""Columns of the table of modules; on a narrow terminal with headings of two lines."""
+
 MAX_CAUSES = 4
 WIDE = 96
 
@@ -154,8 +158,9 @@ def _own_graphs(console: Console, trace: TraceFigures, most: int) -> None:
 
 def _modules(console: Console, trace: TraceFigures) -> None:
     if trace.devices and _slowest(trace).layers.kinds:
-        columns = ("module", "layers", "per step", "per layer", "in collectives", "of its phase")
+        columns = MODULES if console.width >= WIDE else MODULES_NARROW
         table = _table(f"GPU time by module, rank {_slowest(trace).rank}", *columns)
+        table.columns[0].overflow, table.columns[0].no_wrap = "fold", False
         _print(console, layer_table(_slowest(trace), table))
 
 

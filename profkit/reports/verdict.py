@@ -9,6 +9,7 @@ from markupsafe import Markup
 from profkit.analyzers.economics.outcome import EVEN, outcome
 from profkit.analyzers.economics.result import Economics, Growth, Outcome
 from profkit.analyzers.result import Analysis, Comparison, Gain
+from profkit.analyzers.words import ranges
 
 from .verdict_budget import BudgetFigure, budget_figure
 from .verdict_figures import break_even_figure, cycle_figure, throughput_figure
@@ -19,7 +20,7 @@ MINOR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """One pair of configurations over several concurrencies."""
+    """One pair of configurations over several concurrencies; ``spreads`` and ``measured`` are ranges, by row."""
 
     found: Economics
     title: str
@@ -28,6 +29,8 @@ class VerdictView:
     break_even: Markup
     budget: BudgetFigure | None
     growth: tuple[Growth, ...]
+    spreads: tuple[str, ...]
+    measured: tuple[str, ...]
     even: float = EVEN
 
 
@@ -76,6 +79,8 @@ def _view(found: Economics) -> VerdictView:
         break_even=break_even_figure(found),
         budget=budget_figure(found),
         growth=major_growth(found),
+        spreads=tuple(ranges([row.break_even_ci95 for row in found.rows])),
+        measured=tuple(ranges([row.measured_range for row in found.rows])),
     )
 
 

@@ -12,14 +12,14 @@ from profkit.analyzers.economics.outcome import VERBS
 from profkit.analyzers.economics.result import Economics, Growth, Row
 from profkit.analyzers.result import Analysis
 from profkit.analyzers.unpaired import in_one_line
-from profkit.analyzers.words import duration, phase_name, share
+from profkit.analyzers.words import duration, off, phase_name, ranges, share
 from profkit.traces import printable
 
 from .prose import say
 from .verdict import MINOR, major_growth, outcome_of, sweeps_of, title_of, untold_comparisons, untold_gains
 
 UNKNOWN = "unknown"
-NARROW = 108
+NARROW = 112
 """Below this width of the terminal the interval, the headroom and the error stand in the table below."""
 
 COLUMNS = (
@@ -171,7 +171,7 @@ def _line(one: Growth) -> str:
 def _worst(one: Growth) -> str:
     if one.largest_residual is None:
         return UNKNOWN
-    return share(one.largest_residual) if one.largest_residual <= 1 else ">100 %"
+    return off(one.largest_residual)
 
 
 def _blank(title: str | None = None) -> Table:
@@ -185,8 +185,7 @@ def _table(found: Economics, width: int) -> Table:
     for place in shown:
         justify: JustifyMethod = "left" if COLUMNS[place] == "outcome" else "right"
         table.add_column(COLUMNS[place], justify=justify, no_wrap=True)
-    for row in found.rows:
-        cells = _cells(row)
+    for cells in _rows(found):
         table.add_row(*(cells[place] for place in shown))
     return table
 
@@ -197,8 +196,8 @@ def _rates(found: Economics, width: int) -> Table:
     table = _blank("Rates, plain → speculative" + ("; error: predicted over measured speed-up" if shown else ""))
     for name in ("batch", *shown, *RATES):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in found.rows:
-        cells = dict(zip(COLUMNS, _cells(row), strict=True))
+    for row, written in zip(found.rows, _rows(found), strict=True):
+        cells = dict(zip(COLUMNS, written, strict=True))
         plain, drafting = row.plain, row.speculative
         costs = _pair(plain.us_per_token, drafting.us_per_token), _pair(plain.tokens_per_s, drafting.tokens_per_s)
         table.add_row(cells["batch"], *(cells[name] for name in shown), *costs)
@@ -211,14 +210,18 @@ def _pair(plain: float | None, speculative: float | None) -> str:
     return f"{_known(plain, ',.0f')} → {_known(speculative, ',.0f')}"
 
 
-def _cells(row: Row) -> list[str]:
-    interval = row.break_even_ci95
+def _rows(found: Economics) -> list[list[str]]:
+    spreads = ranges([row.break_even_ci95 for row in found.rows])
+    return [_cells(row, spread) for row, spread in zip(found.rows, spreads, strict=True)]
+
+
+def _cells(row: Row, spread: str) -> list[str]:
     return [
         str(row.batch_size),
         duration(row.plain.step_ns),
         duration(row.speculative.step_ns),
         f"{row.break_even:.2f}",
-        f"{interval[0]:.2f} … {interval[1]:.2f}" if interval else UNKNOWN,
+        spread or UNKNOWN,
         _known(row.speculative.accept_len, ".2f"),
         _change(row.headroom_share),
         _known(row.predicted_speedup, ".2f"),

@@ -84,20 +84,29 @@ def _recording(console: Console, recording: RecordingWhatIf, asked: bool) -> Non
         return
     _line(console, " · ".join(item.replace(" ", FIXED) for item in _headline(recording, recording.now)))
     _line(console, _basis(recording.unrecorded))
-    if recording.alone:
+    if recording.answers:
         console.print()
         console.print(_table(recording, recording.now, asked, console.width))
-        for note in notes_on(_outcomes(recording)):
+        for note in notes_on(_outcomes(recording), recording.only_together):
             _line(console, note)
-    if recording.refused:
-        console.print()
-    for reason in dict.fromkeys(refusal.reason for refusal in recording.refused):
-        names = [refusal.name for refusal in recording.refused if refusal.reason == reason]
-        _line(console, f"! {', '.join(names)}: {reason}")
+    _refusals(console, recording)
     console.print()
     if recording.answers:
         _line(console, recording.text, "bold")
         console.print()
+
+
+def _refusals(console: Console, recording: RecordingWhatIf) -> None:
+    """Each reason once; what is refused only alone is in the last row of the table all the same."""
+    if recording.refused:
+        console.print()
+    used = [one.lever for one in recording.only_together]
+    lines: dict[tuple[str, bool], list[str]] = {}
+    for refusal in recording.refused:
+        lines.setdefault((refusal.reason, refusal.lever in used), []).append(refusal.name)
+    for (reason, alone), names in lines.items():
+        said = f" alone: {reason}; “{_together(recording)}” uses it" if alone else f": {reason}"
+        _line(console, f"! {', '.join(names)}{said}")
 
 
 def _outcomes(recording: RecordingWhatIf) -> list[Outcome]:
@@ -121,7 +130,8 @@ def _headline(recording: RecordingWhatIf, now: Economics) -> list[str]:
     if now.us_per_token and now.tokens_per_s:
         said.append(f"{micros(now.us_per_token.usual)} per token, {now.tokens_per_s.usual:,.0f} tokens/s")
     if now.speedup and now.break_even_accept_len:
-        said.append(f"{now.speedup.usual:.2f} × plain decoding ({recording.baseline})")
+        beside = "; ".join(filter(None, (recording.baseline, recording.baseline_unlike)))
+        said.append(f"{now.speedup.usual:.2f} × plain decoding ({beside})")
         said.append(f"pays above accept length {now.break_even_accept_len.usual:.2f}")
     return said
 
@@ -217,9 +227,11 @@ def _by_lever(answered: Sequence[RecordingWhatIf], general: Sequence[str]) -> di
     """What each lever assumes, and of which recording, if of one only."""
     found: dict[str, dict[str, str]] = {}
     for one in answered:
-        for outcome in one.alone:
-            lines = found.setdefault(WORDS.get(outcome.levers[0], outcome.levers[0]), {})
-            for line in outcome.assumptions:
+        assumed = [(outcome.levers[0], outcome.assumptions) for outcome in one.alone]
+        assumed += [(lever.lever, lever.assumptions) for lever in one.only_together]
+        for name, assumptions in assumed:
+            lines = found.setdefault(WORDS.get(name, name), {})
+            for line in assumptions:
                 if line not in general:
                     lines[line] = one.name if line not in lines or lines[line] == one.name else ""
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
-from profkit.analyzers.whatif.result import Economics, Figure, Outcome, Span
+from profkit.analyzers.whatif.result import Economics, Figure, OnlyTogether, Outcome, Span
 from profkit.analyzers.words import between, duration, listed, share
 
 NOTHING = "–"
@@ -46,19 +46,17 @@ def marks_of(outcome: Outcome) -> list[str]:
     return [mark for mark, reserve in zip(MARKS.values(), reserves, strict=True) if reserve]
 
 
-def notes_on(outcomes: Sequence[Outcome]) -> list[str]:
-    """What the marks of these rows mean, each in one line."""
+def notes_on(outcomes: Sequence[Outcome], only_together: Sequence[OnlyTogether] = ()) -> list[str]:
+    """What the marks of these rows mean, each in one line; ``only_together`` are levers without a row of their own."""
     bounds = dict.fromkeys(name for one in outcomes for name in one.bound_by)
     found = (
         [f"{MARKS['bound']} at best and at worst: {listed(list(bounds))} is a bound, no prediction"] if bounds else []
     )
     found += [f"{MARKS['held']} {said}" for said in dict.fromkeys(one.held_back for one in outcomes) if said]
-    alone = [one for one in outcomes if len(one.levers) == 1]
-    found += [f"{MARKS['beyond']} {one.name}: {one.beyond}" for one in alone if one.beyond]
-    open_ = [
-        f"{MARKS['open']} {one.name}: {one.not_in_bounds}; not in the bounds" for one in alone if one.not_in_bounds
-    ]
-    return found + open_
+    levers = [*(one for one in outcomes if len(one.levers) == 1), *only_together]
+    found += [f"{MARKS['beyond']} {one.name}: {one.beyond}" for one in levers if one.beyond]
+    open_ = [one for one in levers if one.not_in_bounds]
+    return found + [f"{MARKS['open']} {one.name}: {one.not_in_bounds}; not in the bounds" for one in open_]
 
 
 def micros(us: float) -> str:

@@ -302,6 +302,16 @@ def test_no_line_is_drawn_through_what_is_none() -> None:
     assert text.startswith("decode's host gaps: 0 ns at 1, 1.00 ms at 4 and 0 ns at 16: no straight line (R² ")
 
 
+def test_a_line_far_off_a_value_is_off_by_more_than_that_value() -> None:
+    """0.1, 0.1 and 4 ms of host gaps at 1, 4 and 16: off by up to 200 % and more, which nobody needs to know."""
+    traces = by_hand()
+    for place, batch, gap in ((0, 1, MS // 10), (2, 4, MS // 10), (4, 16, 4 * MS)):
+        cells = {("decode", "compute"): 4 * MS, ("decode", "gap_host"): gap}
+        traces[place] = step("plain", batch, even(4 * MS + gap), cells)
+    text = next(one.text for one in economics_of(traces).growth if one.group == "host gaps" and one.phase == "decode")
+    assert text.endswith(", off by more than 100 %)")
+
+
 def test_prediction_within_ten_percent_or_why_not() -> None:
     """At 16, 1,600 tokens/s of 16 requests at 3 tokens are cycles of 30 ms; 2,000 plain ones are steps of 8 ms."""
     assert economics_of(by_hand()).prediction == (

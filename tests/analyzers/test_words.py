@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.analyzers.words import a_duration, between, share
+from profkit.analyzers.words import a_duration, between, from_to, off, ranges, share
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,27 @@ def test_articles_follow_the_figure(ns: int, said: str) -> None:
 )
 def test_a_unit_is_written_once(low: str, high: str, said: str) -> None:
     assert between(low, high) == said
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ([(3.5, 3.52), (8.17, 8.33)], ["3.50 … 3.52", "8.17 … 8.33"]),
+        ([(1.558, 1.562), (3.5, 3.52), None], ["1.558 … 1.562", "3.500 … 3.520", ""]),
+        ([(1.5601, 1.5603), (3.5, 3.52)], ["1.56", "3.50 … 3.52"]),
+        ([(4.5, 4.5)], ["4.50"]),
+    ],
+)
+def test_a_column_of_ranges_has_one_digit_more_where_that_tells_ends_apart(
+    column: list[tuple[float, float] | None], said: list[str]
+) -> None:
+    assert ranges(column) == said
+
+
+def test_a_range_in_a_sentence_has_two_ends() -> None:
+    assert (from_to(0.36, 0.43), from_to(0.998, 1.003), from_to(1.0, 1.0)) == ("0.36 to 0.43", "0.998 to 1.003", "1.00")
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(0.228, "23 %"), (1.0, "100 %"), (360.97, ">100 %")])
+def test_far_off_is_not_counted(ratio: float, said: str) -> None:
+    assert off(ratio) == said

@@ -36,6 +36,17 @@ def test_only_the_first_recorder_has_all_tables() -> None:
     assert f"{SWEEP.name}/c1-cupti: Verify" not in said and f"{SWEEP.name}/c1: Verify" in said
 
 
+@pytest.mark.parametrize(("width", "lines"), [(80, 2), (95, 2), (96, 1), (140, 1)])
+def test_the_table_of_modules_cuts_nothing(width: int, lines: int) -> None:
+    said = render_terminal(analyze(recordings(SWEEP / "c1"))[0], width)
+    table = said.split("GPU time by module, rank 0")[1].partition("\n\n")[0].splitlines()[1:]
+    head = [line.split() for line in table[:lines]]
+    words = ["module", "layers", "per", "step", "per", "layer", "in", "collectives", "of", "its", "phase"]
+    assert sorted(word for line in head for word in line) == sorted(words)
+    assert "…" not in "".join(table) and any("verify: self_attn.qkv_proj " in line for line in table)
+    assert len({len(line.rstrip()) for line in table if line.endswith("%") or "phase" in line}) == 1
+
+
 @pytest.mark.parametrize("width", [80, 96, 140])
 def test_whatever_differs_is_marked_in_a_table_that_fits(width: int) -> None:
     """Also parts that take little of a step; a narrow terminal has two tables of figures for each run.

@@ -49,6 +49,35 @@ def test_more_tokens_than_recorded_are_named_on_the_row(size: int, said: str) ->
     assert f"‡ block size {size}: {said}" in shown(found)
 
 
+def test_one_token_is_one() -> None:
+    assert "below the recordings: 1 token, at least 8 recorded" in shown(
+        answers(Request(block_size=1), speculative(1))[0]
+    )
+
+
+def test_what_only_the_combination_uses_is_explained_too() -> None:
+    """9 tokens do not fit into a block of 8, and do into the one of 16 that is asked for as well."""
+    out = shown(answers(Request(accept_len=9.0, block_size=16), speculative(1))[0])
+    assert "\nall together ‡ ?" in out
+    assert "\n? accept length 9: other contexts are met, by which the step differs by an unknown amount; not in" in out
+    refused = "! accept length 9 alone: a block of 8 gives no more than 8 tokens a step; “all together” uses it"
+    assert f"\n{refused}\n" in out
+    assert "\naccept length  accepting more or fewer tokens leaves the step as it is" in out
+
+
+def test_what_no_combination_uses_is_refused_as_such() -> None:
+    for request in (Request(accept_len=9.0), Request(accept_len=9.0, drafter=0.5, overlap_draft=True)):
+        lines = shown(answers(request, speculative(1))[0]).splitlines()
+        assert "! accept length 9: a block of 8 gives no more than 8 tokens a step" in lines
+
+
+def test_the_headline_says_where_only_one_of_the_two_ran_with_graphs() -> None:
+    request = Request(drafter=0.5)
+    assert "× plain decoding (made/1)" in shown(answers(request, speculative(1), plain(1))[0])
+    unlike = answers(request, speculative(1, eager=True), plain(1))[0]
+    assert "× plain decoding (made/1; only one ran with CUDA graphs)" in shown(unlike)
+
+
 def test_as_many_tokens_as_recorded_are_not() -> None:
     found = answers(Request(block_size=16), speculative(1), speculative(4))[0]
     assert not found.alone[0].beyond and "‡" not in shown(found)

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from ..vocabulary import PHASES
-from ..words import duration, listed, part_name, phase_name, share
+from ..words import MOST_OFF, duration, listed, off, part_name, phase_name
 from .result import Decoding, Growth
 
 FEWEST = 3
@@ -79,12 +79,16 @@ def _fit(kind: Literal["plain", "speculative"], key: Key, batch_sizes: Sequence[
         return Growth(kind, *key, times, None, None, None, None, text)
     base, slope, r2, worst = line(batch_sizes, values)
     if worst > CLOSE:
-        text = f"{name}: {_points(batch_sizes, values)}: no straight line (R² {r2:.2f}, off by up to {share(worst)})"
+        text = f"{name}: {_points(batch_sizes, values)}: no straight line (R² {r2:.2f}, off by {_up_to(worst)})"
     else:
         sign = "−" if slope < 0 else "+"
-        off = f"off by at most {share(worst, 1)}"
-        text = f"{name}: {duration(base)} {sign} {duration(abs(slope))} per request (R² {r2:.2f}, {off})"
+        fits = f"R² {r2:.2f}, off by at most {off(worst)}"
+        text = f"{name}: {duration(base)} {sign} {duration(abs(slope))} per request ({fits})"
     return Growth(kind, *key, times, base, slope, r2, worst, text)
+
+
+def _up_to(worst: float) -> str:
+    return f"up to {off(worst)}" if worst <= MOST_OFF else f"more than {off(worst).removeprefix('>')}"
 
 
 def _points(batch_sizes: Sequence[int], values: Sequence[float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from .. import words
 from ..words import listed
 from .result import Decided, Outcome, Range, Row
 
@@ -49,8 +50,8 @@ def outcomes_in_words(
 
 
 def from_to(ends: Range) -> str:
-    """A range of speed-ups or accept lengths: ``0.36 to 0.43``."""
-    return f"{ends[0]:.2f} to {ends[1]:.2f}"
+    """A range of speed-ups or accept lengths: ``0.36 to 0.43``, ``0.998 to 1.003``."""
+    return words.from_to(*ends)
 
 
 def decided_by(rows: Sequence[Row]) -> Decided | None:

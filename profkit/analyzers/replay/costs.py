@@ -29,8 +29,8 @@ class GraphCosts:
     kernels: float
 
 
-LOW = GraphCosts(call=5.7, call_per_node=0.13, lead_in=6.6, first_op=2.0, node_gap=110, kernels=0.97)
-USUAL = GraphCosts(call=7.3, call_per_node=0.167, lead_in=9.0, first_op=3.3, node_gap=510, kernels=1.0)
+LOW = GraphCosts(call=5.7, call_per_node=0.13, lead_in=6.7, first_op=2.0, node_gap=110, kernels=0.97)
+USUAL = GraphCosts(call=7.3, call_per_node=0.167, lead_in=9.2, first_op=3.3, node_gap=510, kernels=1.0)
 HIGH = GraphCosts(call=11.3, call_per_node=0.259, lead_in=13.4, first_op=5.0, node_gap=825, kernels=1.03)
 """The usual costs and their bounds; those of ``first_op`` and ``kernels`` are allowances, not measurements."""
 

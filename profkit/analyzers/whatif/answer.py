@@ -15,7 +15,7 @@ from .holding import fastest_host, held_back
 from .links import LINKS
 from .outcome import accepted, economics, step_with, unrecorded
 from .request import Request
-from .result import SCHEMA, Economics, Outcome, RecordingWhatIf, Refusal, Span, WhatIf
+from .result import SCHEMA, Economics, OnlyTogether, Outcome, RecordingWhatIf, Refusal, Span, WhatIf
 from .sentence import summary, surest
 
 Lever = Callable[[Case, Request, Sequence[Case]], Change]
@@ -37,6 +37,8 @@ what is changed then is their launch calls and gaps. Overlap comes last: what it
 
 OF_SERVING = ("link", "collective", "align_launches", "graphs")
 """Levers that plain decoding has as well."""
+
+ONE_IN_GRAPHS = "only one ran with CUDA graphs"
 
 FROM_MEDIANS = "the step is the median from first op to first op of the slowest rank, recorder included"
 
@@ -86,6 +88,23 @@ def _answer(case: Case, request: Request, cases: Sequence[Case]) -> RecordingWha
         assumptions=(FROM_MEDIANS, *_unlike(case, plain), *case.model.assumptions),
         left_out=tuple(left_out),
         unrecorded=unrecorded(case, plain),
+        baseline_unlike=ONE_IN_GRAPHS if plain and plain.in_graphs != case.in_graphs else "",
+        only_together=_only_together(case, carried, refused, cases) if combined else (),
+    )
+
+
+def _only_together(
+    case: Case, carried: Request, refused: Sequence[Refusal], cases: Sequence[Case]
+) -> tuple[OnlyTogether, ...]:
+    """What the combination uses although it is refused alone: a longer accept length, given a larger block."""
+    alone = [one.lever for one in refused if one.lever in carried.levers]
+    if not alone:
+        return ()
+    changes = _changes(case, carried, cases)
+    return tuple(
+        OnlyTogether(lever, carried.only(lever).name, change.assumptions, change.beyond, change.not_in_bounds)
+        for lever, change in changes.items()
+        if lever in alone
     )
 
 

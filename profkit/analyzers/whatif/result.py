@@ -88,6 +88,16 @@ class Refusal(Struct, frozen=True):
     reason: str
 
 
+class OnlyTogether(Struct, frozen=True):
+    """A lever that is refused alone, and that the combination uses: what it assumes there, and with what reserve."""
+
+    lever: str
+    name: str
+    assumptions: tuple[str, ...]
+    beyond: str = ""
+    not_in_bounds: str = ""
+
+
 class Unrecorded(Struct, frozen=True):
     """What the run did without a recorder, as far as it was timed: these are the figures of ``analyze``.
 
@@ -105,10 +115,12 @@ class RecordingWhatIf(Struct, frozen=True):
     """The answers of one recording.
 
     ``now`` is the step as it is replayed, ``recorded_ns`` as it was recorded; ``baseline`` names the recording of plain
-    decoding that it is compared with. ``alone`` is each lever by itself, in the order asked, or, where nothing was
-    asked, what is sure to gain most first. ``combined`` is all that was asked, but for ``left_out``, which the
-    recording cannot carry, or not with the others. ``unknown`` says why the whole recording gives no answer. All
-    figures rest on steps as recorded (``basis``), recorder included; ``unrecorded`` is what is known without one.
+    decoding that it is compared with, and ``baseline_unlike`` says where only one of the two ran with CUDA graphs.
+    ``alone`` is each lever by itself, in the order asked, or, where nothing was asked, what is sure to gain most first.
+    ``combined`` is all that was asked, but for ``left_out``, which the recording cannot carry, or not with the others;
+    ``only_together`` are the levers of it that are refused alone. ``unknown`` says why the whole recording gives no
+    answer. All figures rest on steps as recorded (``basis``), recorder included; ``unrecorded`` is what is known
+    without one.
     """
 
     name: str
@@ -128,6 +140,8 @@ class RecordingWhatIf(Struct, frozen=True):
     left_out: tuple[Refusal, ...] = ()
     basis: Literal["recorded"] = "recorded"
     unrecorded: Unrecorded | None = None
+    baseline_unlike: str = ""
+    only_together: tuple[OnlyTogether, ...] = ()
 
     @property
     def answers(self) -> bool:

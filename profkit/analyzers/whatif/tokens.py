@@ -10,6 +10,7 @@ import numpy as np
 from profkit.traces import F64
 
 from ..vocabulary import CLASS, PHASE
+from ..words import counted
 from .case import Case
 from .changes import RefusedError
 
@@ -57,12 +58,12 @@ def factors_at(tokens: float, case: Case, series: Sequence[Case]) -> Factors:
 
 def beyond(tokens: float, series: Sequence[Case]) -> str:
     """How far ``tokens`` lie outside of what was recorded, in words; empty where they do not."""
-    recorded = [_count(one) for one in series]
+    recorded, wanted = [_count(one) for one in series], counted(round(tokens), "token")
     if min(recorded) <= tokens <= max(recorded):
         return ""
     if tokens < min(recorded):
-        return f"below the recordings: {tokens:,.0f} tokens, at least {min(recorded):,} recorded"
-    return f"beyond the recordings: {tokens:,.0f} tokens, at most {max(recorded):,} recorded"
+        return f"below the recordings: {wanted}, at least {min(recorded):,} recorded"
+    return f"beyond the recordings: {wanted}, at most {max(recorded):,} recorded"
 
 
 def refuse_far(tokens: float, series: Sequence[Case]) -> None:

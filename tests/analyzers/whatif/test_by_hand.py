@@ -289,9 +289,14 @@ def test_levers_that_only_go_or_do_not_go_together() -> None:
     assert [one.reason for one in found.refused] == ["a block of 8 gives no more than 8 tokens a step"]
     assert found.combined is not None and found.combined.then.accept_len is not None
     assert found.combined.then.accept_len.usual == 10
+    (only,) = found.only_together
+    assert (only.lever, only.name) == ("accept_len", "accept length 10")
+    assert only.not_in_bounds == found.combined.not_in_bounds != ""
+    assert only.assumptions and set(only.assumptions) < set(found.combined.assumptions)
     found = answers(Request(accept_len=6.0, block_size=4), speculative())[0]
     assert [one.levers for one in found.alone] == [("accept_len",), ("block_size",)] and found.combined is None
     assert [one.reason for one in found.refused] == ["a block of 4 gives no more than 4 tokens a step"]
+    assert found.only_together == ()
 
 
 def test_nothing_asked_tries_every_lever_dearest_first() -> None:

@@ -53,7 +53,8 @@ def notes_on(outcomes: Sequence[Outcome], only_together: Sequence[OnlyTogether] 
         [f"{MARKS['bound']} at best and at worst: {listed(list(bounds))} is a bound, no prediction"] if bounds else []
     )
     found += [f"{MARKS['held']} {said}" for said in dict.fromkeys(one.held_back for one in outcomes) if said]
-    levers = [*(one for one in outcomes if len(one.levers) == 1), *only_together]
+    levers: list[Outcome | OnlyTogether] = [one for one in outcomes if len(one.levers) == 1]
+    levers += only_together
     found += [f"{MARKS['beyond']} {one.name}: {one.beyond}" for one in levers if one.beyond]
     open_ = [one for one in levers if one.not_in_bounds]
     return found + [f"{MARKS['open']} {one.name}: {one.not_in_bounds}; not in the bounds" for one in open_]

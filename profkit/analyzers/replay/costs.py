@@ -3,8 +3,8 @@
 Measured on ``tp1``, ``tp1-dflash`` and ``ep2`` of ``traces/`` at concurrency 1, 32 and 128: 12 graphs of 76 to 1,016
 nodes. The bounds are as far from the usual costs as those of a recording lay at most from what all the others said when
 they were set (``docs/replay.md``). ``tp1`` and ``tp1-dflash``, recorded anew twice since, agree with each other better;
-the bounds stay as wide, as 19 further recordings need them (``tests/analyzers/replay/test_costs.py``). In none of the nine the GPU is idle
-when a graph is launched: ``first_op`` was seen twice, in an earlier recording of ``ep2``.
+the bounds stay as wide, as 19 further recordings need them (``tests/analyzers/replay/test_costs.py``). In none of the
+nine the GPU is idle when a graph is launched: ``first_op`` was seen twice, in an earlier recording of ``ep2``.
 """
 
 from __future__ import annotations

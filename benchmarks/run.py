@@ -79,7 +79,7 @@ def captures(folder: Path) -> Iterator[Case]:
     for name in SQLITE_CAPTURES:
         packed, plain = shared / f"{name}.sqlite.xz", folder / f"{name}.sqlite"
         if _there(packed):
-            # A child's peak is never below what this process holds when it starts it.
+            # Apart, so that this process stays small: see main.
             with ProcessPoolExecutor(1, get_context("spawn")) as apart:
                 ops = apart.submit(_unpacked, packed, plain).result()
             yield Case(name, plain, ops)
@@ -225,8 +225,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         bench = Bench(folder)
-        commands, decoding = sweeps(bench, folder), cupti_decode.table(cupti_decode.decode())
+        commands = sweeps(bench, folder)
         rows = [bench.row(case) for cases in (captures(folder), generated(bench, folder, given.ops)) for case in cases]
+        # Last, in this process: a child's peak is never below what its parent holds.
+        decoding = cupti_decode.table(cupti_decode.decode())
     print(table(rows), commands, decoding, sep="\n\n")
     given.output.write_text(page(rows, commands, decoding, where), encoding="utf-8")
     return 0

@@ -60,9 +60,9 @@ class Inflation(Struct, frozen=True):
 class RecorderRow(Struct, frozen=True):
     """One figure of a step by each recorder of a check, as recorded and after inflation is taken out.
 
-    ``part`` is ``union`` (all of the phase's ops), ``attention`` (its kernels), ``other_work`` (other kernels,
-    and copies; ``work`` where there is no attention), another part of the partition or, with an empty ``phase``,
-    ``step``.
+    ``part`` is ``union`` (all of the phase's ops), ``work`` (kernels and copies of the partition), where that differs
+    also ``attention`` and ``other_work``, which it is made of, another part of the partition or, with an empty
+    ``phase``, ``step``.
     Spreads are from the least to the most, over the least. ``differs`` where they are wide, and no jitter.
     """
 

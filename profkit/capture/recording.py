@@ -160,7 +160,7 @@ def wait_for_place(context: Context, load: Load, window: Window, check: Check) -
     """Wait for a moment at which contexts are nearly typical, for a while, and requests have room for the window."""
     steps, times = window_passes(context.plan.settings), step_times(window.gaps_before)
     place = _Place(context, load, window.concurrency, steps, times.context if times else None)
-    _wait_for_room(load, steps, context.plan.block_size or 1, place, check)
+    _wait_for_room(place, context.plan.block_size or 1, check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,7 @@ class _Place:
     typical: int | None
 
     def off(self) -> float:
-        """The distance as a share of an output: by the engine's count where it keeps one, else by what has come back.
-
-        What has come back lags behind the engine, at 128 requests by 20 steps.
-        """
+        """The distance as a share of an output: by the engine's count where it keeps one, else by what came back."""
         output = self.context.plan.settings.load.output_len
         half = self.steps * (self.load.accept_length() or 1.0) / 2 / output
         now = latest_context(self.context.plugin_folder, self.requests)
@@ -189,18 +186,18 @@ class _Place:
         return abs((now - self.typical) / (output * self.requests) + half)
 
 
-def _wait_for_room(load: Load, steps: int, block_size: int, place: _Place, check: Check) -> None:
+def _wait_for_room(place: _Place, block_size: int, check: Check) -> None:
     """Wait for a moment at which contexts are as long as they typically are, and no request is about to end.
 
     The window then holds decode steps only, and steps that take what steps take on average. If no such moment comes,
     one with room will do.
     """
-    accepted = load.accept_length()
-    tokens = steps * min(block_size, MOST_OF_ACCEPTED * accepted if accepted else block_size)
+    accepted = place.load.accept_length()
+    tokens = place.steps * min(block_size, MOST_OF_ACCEPTED * accepted if accepted else block_size)
     began = time.monotonic()
     while (waited := time.monotonic() - began) < ROOM_WAIT_S:
         near = next((share for until, share in NEAR if waited < until), 1.0)
-        if load.room() >= tokens and place.off() <= near:
+        if place.load.room() >= tokens and place.off() <= near:
             return
         check()
         time.sleep(0.01)

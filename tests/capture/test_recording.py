@@ -183,16 +183,18 @@ class Clock:
 
 
 class Spot:
-    """A load with room for ``tokens`` whose contexts stay ``off`` typical ones."""
+    """A place for 20 steps whose contexts stay ``off`` typical ones, of a load with room for ``tokens``."""
+
+    steps = 20
 
     def __init__(self, off: float, tokens: int = 10**6) -> None:
-        self.off, self.room, self.accept_length = (lambda: off), (lambda: tokens), (lambda: 3.5)
+        self.off, self.load = lambda: off, SimpleNamespace(room=lambda: tokens, accept_length=lambda: 3.5)
 
 
 def waited(monkeypatch: pytest.MonkeyPatch, spot: Spot) -> float:
     clock = Clock()
     monkeypatch.setattr(recording, "time", clock)
-    recording._wait_for_room(cast(Load, spot), 20, 8, cast(recording._Place, spot), lambda: None)
+    recording._wait_for_room(cast(recording._Place, spot), 8, lambda: None)
     return clock.now
 
 

@@ -21,12 +21,15 @@ class Interrupts:
     Only in a block of ``raising`` do they raise ``KeyboardInterrupt``, and each such block raises it once: what runs
     outside, such as stopping the server, is never broken off. ``notice`` is what a further signal is answered with;
     one that comes within ``pause_s`` of another is answered but does not count: a series of them is no second thought.
+    With ``for_good`` what comes after the block that a signal ended does nothing either, which is for a program that
+    ends then: its last lines and its clearing up are not broken off.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], for_good: bool = False) -> None:
         self.count = 0
         self.notice = ""
         self.pause_s = APART_S
+        self._for_good = for_good
         self._say = say
         self._last = -APART_S
         self._raise_at: int | None = None
@@ -42,7 +45,7 @@ class Interrupts:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if self._for_good and self.count else handler)
         for thread in self._notices:
             thread.join()
 

@@ -83,8 +83,10 @@ def dry_run(plan: Plan) -> str:
         return describe(plan, recorders).replace(str(scratch), "$SCRATCH")
 
 
-def capture(plan: Plan, command: str, say: Say) -> Record:
+def capture(plan: Plan, command: str, say: Say, ends_program: bool = False) -> Record:
     """Run ``plan`` and return its record, which stands in ``plan.folder`` from the start and grows.
+
+    ``ends_program`` says that the caller ends once it is told to stop: further signals then do nothing.
 
     ``ServerError`` after the record is complete where the server failed and no pass recorded anything after that;
     ``KeyboardInterrupt`` likewise: what was recorded until then is kept.
@@ -96,7 +98,7 @@ def capture(plan: Plan, command: str, say: Say) -> Record:
     write_models(plan)
     scrub = Scrubber(merged_environment(plan))
     record = Record(plan, command, {name: backend.version() for name, backend in backends.items()}, scrub)
-    with log_beside(plan.folder / "capture.log", say, scrub) as tell, Interrupts(tell) as interrupts:
+    with log_beside(plan.folder / "capture.log", say, scrub) as tell, Interrupts(tell, ends_program) as interrupts:
         for remark in plan.remarks:
             tell(remark)
         failure = None

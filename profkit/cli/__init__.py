@@ -104,11 +104,16 @@ def _fail(message: str, status: int) -> int:
 
 
 def entry() -> None:
-    """The console script. Ctrl-C pressed once more on the way out changes nothing."""
+    """The console script. Ctrl-C stops it once; pressed again on the way out it changes nothing."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop_once)
     try:
         status = main()
     except KeyboardInterrupt:
-        status = 130
-    if status == 130:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        status = _fail("stopped", 130)
     sys.exit(status)
+
+
+def _stop_once(*_: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt

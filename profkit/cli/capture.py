@@ -84,7 +84,8 @@ def command(
         capture.check_recorders(plan)
         return 0
     try:
-        record = capture.capture(plan, _command_line(settings.env), lambda line: click.echo(line, err=True))
+        command_line = _command_line(settings.env)
+        record = capture.capture(plan, command_line, lambda line: click.echo(line, err=True), ends_program=True)
     except (ProfkitError, KeyboardInterrupt):
         if is_sweep(folder):
             click.echo(_summary(output or folder, load_sweep(folder), plan))

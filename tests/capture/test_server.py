@@ -20,7 +20,7 @@ from profkit.capture.plan import Plan
 from profkit.capture.run import _wait_for_port, environment_of
 from profkit.capture.secrets import Scrubber
 from profkit.capture.server import Server, ServerError
-from profkit.capture.server_log import ServerLog
+from profkit.capture.server_log import LOCKED, ServerLog
 from profkit.capture.settings import LoadSettings
 from profkit.capture.surroundings import log_beside, temporary_places
 from profkit.traces import OutputError, Sweep, load_sweep, save_sweep
@@ -47,6 +47,17 @@ def test_a_recorder_that_never_starts_the_server_is_not_waited_for(tmp_path: Pat
     began = time.monotonic()
     assert server.stop(60, 60) == []
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("said", ["Agent launcher failed.", "ready\nAgent launcher failed.", "OSError: no space"])
+def test_a_recorder_that_a_killed_one_locks_out(tmp_path: Path, said: str) -> None:
+    """Nsight Systems 2022.4 says just this where one that was killed within its first 0.1 s left its lock."""
+    log = ServerLog(tmp_path / "server.log", Scrubber({}))
+    log.follow(io.BytesIO(f"{said}\n\n".encode()))
+    log.close()
+    expected = {"Agent launcher failed.": LOCKED, "OSError: no space": "OSError: no space"}
+    assert log.cause() == expected.get(said)
+    assert "remove /dev/shm/NSys-*" in LOCKED
 
 
 def test_a_port_that_another_program_took_between_two_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

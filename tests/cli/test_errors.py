@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +315,37 @@ def test_interrupt(command: Command, step: Path, monkeypatch: pytest.MonkeyPatch
     answer = command("analyze", step)
     # An empty line goes before: the terminal has just shown "^C".
     assert (answer.status, answer.err.lstrip("\n")) == (130, "profkit: stopped\n")
+
+
+BUSY = """
+import time
+import profkit.cli.analyze
+from profkit.cli import entry
+
+class Held:
+    def __del__(self):
+        time.sleep(0.1)
+
+def wait(*_):
+    held = Held()
+    print("here", flush=True)
+    time.sleep(60)
+
+profkit.cli.analyze.recordings_at = wait
+entry()
+"""
+
+
+def test_interrupted_in_a_burst(step: Path) -> None:
+    """What comes while it says so and clears up changes neither the line nor the status."""
+    command = [sys.executable, "-c", BUSY, "analyze", str(step)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "here\n"
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.0005)
+        _, said = process.communicate()
+    assert (process.returncode, said.lstrip("\n")) == (130, "profkit: stopped\n")
 
 
 def test_a_fault_of_our_own_is_one_line_too(command: Command, step: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
-"""A browser for the tests of pages; and no test is timed."""
+"""A browser for the tests of pages; no test is timed, and none may be skipped where everything is required."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,26 @@ from tests.reports.chromium import Tab, browser
 
 settings.register_profile("profkit", deadline=None)
 settings.load_profile("profkit")
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _required((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _required((yield))
+
+
+def _required(report: Report) -> Report:
+    """With ``PROFKIT_REQUIRE_ALL=1`` what would be skipped fails: a browser, nsys, a wheel or a file is missing."""
+    if report.skipped and os.environ.get("PROFKIT_REQUIRE_ALL") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and PROFKIT_REQUIRE_ALL=1 requires everything: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="module")

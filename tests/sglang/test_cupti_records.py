@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,7 @@ from profkit.sglang.cupti_records import (
     records_of,
 )
 from tests.sglang.fake_cupti import BY_KIND, DTYPES, Library, buffers, record
+from tests.sglang.real_cupti import facts_of, flat
 
 MODULE = SimpleNamespace(**DTYPES)
 
@@ -133,23 +133,12 @@ def test_a_layout_that_is_missing() -> None:
 
 
 def test_layouts_are_those_of_the_package() -> None:
-    """Compared with cupti-python 13.0.1 where it is installed; it needs no GPU for this."""
-    cupti = pytest.importorskip("cupti.cupti", reason="cupti-python is not installed", exc_type=ImportError)
-    if not version("cupti-python").startswith("13.0."):
-        pytest.skip("another release of cupti-python")
-    real = layouts_of(cupti, {})
+    """It needs no GPU for this."""
+    real = facts_of("13.0.1")["fields"]
     for kind, own in BY_KIND.items():
-        assert own.itemsize == real[kind].itemsize
-        assert flat(own) == flat(real[kind]), STRUCTURES[kind]
-
-
-def flat(layout: np.dtype[Any], name: str = "", place: int = 0) -> list[tuple[str, str, int]]:
-    """Each field of ``layout``: its name, type, and the byte at which it begins."""
-    if layout.names is None:
-        return [(name, layout.str if layout.subdtype is None else str(layout.subdtype), place)]
-    fields: Any = layout.fields
-    inner = [flat(fields[one][0], f"{name}.{one}", place + fields[one][1]) for one in layout.names]
-    return [field for part in inner for field in part]
+        size, fields = real[str(int(kind))]
+        assert own.itemsize == size
+        assert [list(one) for one in flat(own)] == fields, STRUCTURES[kind]
 
 
 # -- Lengths, as CUPTI steps through buffers ------------------------------------------------------------------------

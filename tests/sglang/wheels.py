@@ -1,4 +1,4 @@
-"""The released wheels of SGLang, fetched with pip and kept between runs."""
+"""Released wheels, fetched with pip and kept between runs; those of SGLang are read and never run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def folder() -> Path:
 
 
 @cache
-def _download(release: str) -> str:
-    """Fetch the wheel of ``release`` into the folder; what pip said last, where it failed."""
+def _download(requirement: str, tags: tuple[str, ...]) -> str:
+    """Fetch a wheel into the folder; what pip said last, where it failed."""
     folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder()) as part:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *TAGS]
-        command += ["--retries=0", "--timeout=15", "--disable-pip-version-check", "-d", part, f"sglang=={release}"]
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *tags]
+        command += ["--retries=0", "--timeout=15", "--disable-pip-version-check", "-d", part, requirement]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         for wheel in Path(part).glob("*.whl"):
             wheel.replace(folder() / wheel.name)
@@ -37,19 +37,25 @@ def _download(release: str) -> str:
 
 
 @cache
-def wheel_of(release: str) -> Wheel:
-    """SGLang's wheel of ``release``. Skips where it cannot be had; fails instead with ``PROFKIT_REQUIRE_ALL=1``."""
-    pattern = f"sglang-{release}-*.whl"
-    found = sorted(folder().glob(pattern))
+def fetched(package: str, release: str, tags: tuple[str, ...] = (), pattern: str = "*") -> Path:
+    """A wheel, for the Python that runs unless ``tags`` name another; ``pattern`` is how its name has to end.
+
+    Skips the test where it cannot be had.
+    """
+    name = f"{package.replace('-', '_')}-{release}-{pattern}.whl"
+    found = sorted(folder().glob(name))
     if not found:
-        fault = _download(release)
-        found = sorted(folder().glob(pattern))
+        fault = _download(f"{package}=={release}", tags)
+        found = sorted(folder().glob(name))
         if not found:
-            reason = f"pip cannot fetch sglang=={release} ({fault}); put wheels into $PROFKIT_WHEELS"
-            if os.environ.get("PROFKIT_REQUIRE_ALL") == "1":
-                pytest.fail(reason)
-            pytest.skip(reason)
-    return Wheel(found[0])
+            pytest.skip(f"pip cannot fetch {package}=={release} ({fault}); put wheels into $PROFKIT_WHEELS")
+    return found[0]
+
+
+@cache
+def wheel_of(release: str) -> Wheel:
+    """SGLang's wheel of ``release``."""
+    return Wheel(fetched("sglang", release, TAGS))
 
 
 @dataclass(eq=False)

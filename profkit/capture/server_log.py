@@ -80,7 +80,7 @@ class ServerLog:
     def cause(self) -> str | None:
         """What the last exception in the log says; what to do where the recorder could not even start."""
         with self._lock:
-            if [line.strip() for _, _, line in self._lines] == [NO_AGENT]:
+            if [line.strip() for _, _, line in self._lines if line.strip()] == [NO_AGENT]:
                 return LOCKED
             found = (CAUSE.search(line) for _, _, line in reversed(self._lines))
             return next((match[0][:200] for match in found if match), None)

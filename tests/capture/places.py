@@ -60,7 +60,7 @@ measure_s = 0.5
 steps = 4
 record_s = 10
 start_s = 20
-hang_s = 3
+hang_s = 20
 stop_s = 0.5
 report_s = 30
 """

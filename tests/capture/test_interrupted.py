@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from profkit.traces import Sweep, load_sweep
@@ -29,12 +28,11 @@ def end(process: subprocess.Popen[str], place: Path) -> Sweep:
 
 
 def test_before_the_server_exists_and_pressed_in_a_burst(place: Path) -> None:
-    process = start(place, "slow_start", "--conc", "1")
+    """Nobody waits for a report of nothing: ``end`` does not wait as long as for one."""
+    process = start(place, "slow_start", "--conc", "1", "--set", "windows.report_s=300")
     reach(place, "starting SGLang")
-    began = time.monotonic()
     places.press(process, signal.SIGINT, times=10_000, apart_s=0.001)
     sweep = end(process, place)
-    assert time.monotonic() - began < 15, "nobody waits for a report of nothing"
     assert (sweep.runs, sweep.note) == ([], "stopped before its end")
 
 
@@ -47,16 +45,14 @@ def test_while_the_server_starts(place: Path) -> None:
 
 
 def test_again_and_again_after_the_first_window(place: Path) -> None:
-    """While a server stops that would take 20 s for it."""
-    process = start(place, "slow_stop", "--conc", "1,4", "--set", "windows.stop_s=20")
+    """While a server stops that would be given 300 s for it, which ``end`` does not wait for."""
+    process = start(place, "slow_stop", "--conc", "1,4", "--set", "windows.stop_s=300")
     reach(place, "c4: warming up")
-    began = time.monotonic()
     places.press(process, signal.SIGINT, times=5)
     sweep = end(process, place)
     assert sweep.note == "stopped before its end"
     assert [(one.concurrency, one.trace) for one in sweep.runs] == [(1, "c1"), (4, None)]
     assert sweep.runs[1].failure == "stopped before it was recorded"
-    assert time.monotonic() - began < 20
 
 
 def test_inside_a_window(place: Path) -> None:

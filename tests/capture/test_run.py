@@ -12,6 +12,7 @@ from profkit.traces import Sweep, load_sweep, open_recordings
 from tests.capture import places
 
 SECRET, WORD = "sk-planted-4f1c9a", "planted-word-77"
+SOON = ("--set", "windows.hang_s=3")
 PLANTED = {"PLANTED_API_KEY": SECRET, "PLANTED_WORD": WORD, "https_proxy": f"http://me:{SECRET}@127.0.0.1:9"}
 
 
@@ -105,7 +106,7 @@ def test_a_crash_with_graphs_is_kept_and_the_run_goes_on_without(place: Path) ->
 
 
 def test_a_server_that_hangs(place: Path) -> None:
-    status, said, sweep = run(place, "hang", "--conc", "1", "--set", "windows.warm_up_s=8")
+    status, said, sweep = run(place, "hang", "--conc", "1", "--set", "windows.warm_up_s=8", *SOON)
     assert status == 2
     assert "no token for 3 s: the server hangs; its last lines are in" in said
     assert sweep.failures[0].phase.endswith("c1")
@@ -137,7 +138,7 @@ def test_a_window_that_may_still_open_ends_the_pass(place: Path) -> None:
 
 def test_a_recorder_that_holds_up_the_server(place: Path) -> None:
     """For longer than `hang_s`; and the plugin's faults, also those after the start, reach the user."""
-    status, said, sweep = run(place, "stall,hook_fault,one_rank", "--conc", "1", ranks="2")
+    status, said, sweep = run(place, "stall,hook_fault,one_rank", "--conc", "1", *SOON, ranks="2")
     assert status == 0, said
     assert (sweep.runs[0].trace, sweep.failures) == ("c1", [])
     faults = [

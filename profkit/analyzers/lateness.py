@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I8, I64, UNKNOWN, Index
+from profkit.traces import I8, I64, UNKNOWN, Bools, Index, OpKind, Ops
 
 from .arrays import distinct
 from .attribution import Attribution
+from .dawdling import dawdled
 from .owners import pair_keys
 from .partition import DeviceTimeline, blocking_calls
 from .vocabulary import HOST_PARTS, PART
+
+HELD = 0.5
+"""Share of its time that a copy's call must wait for earlier GPU work to count as blocking."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +63,13 @@ def graph_wait(attribution: Attribution, device: int) -> int:
 
 
 def blocking_cost(attribution: Attribution, device: int) -> Blocking:
-    """For each blocking call, the device's idle time that ends with a launch behind it, at most its own duration."""
+    """For each blocking call, the device's idle time that ends with a launch behind it, at most its own duration.
+
+    What the host took longer than usual behind the call is its own doing.
+    """
     trace, timeline = attribution.trace, attribution.devices[device]
     none = Blocking(np.empty(0, np.intp), np.empty(0, np.int64))
-    calls = np.flatnonzero(blocking_calls(trace, attribution.rules))
+    calls = np.flatnonzero(blocking_calls(trace, attribution.rules) | copies_that_hold(attribution))
     if timeline.window_start is None or timeline.window_end is None or not len(calls):
         return none
     late = np.isin(parts_by_fault(attribution, timeline), [PART[name] for name in HOST_PARTS])
@@ -74,8 +81,39 @@ def blocking_cost(attribution: Attribution, device: int) -> Blocking:
     found = call >= 0
     row, inverse = np.unique(call[found], return_inverse=True)
     idle = np.bincount(inverse, weights=length[found], minlength=len(row)).astype(np.int64)
+    slow = np.zeros(len(row), np.int64)
+    np.maximum.at(slow, inverse, dawdled(attribution, calls, call[found], launch[late][found]))
     duration = trace.launches.end[row] - trace.launches.start[row]
-    return Blocking(row, np.minimum(idle, duration))
+    return Blocking(row, np.minimum(np.maximum(idle - slow, 0), duration))
+
+
+def copies_that_hold(attribution: Attribution) -> Bools:
+    """Which rows of ``trace.launches`` copy to or from pageable memory, and wait for the GPU under an async name.
+
+    They return when the copy is done, and mostly wait for the work before it.
+    """
+    ops, launches, strings = attribution.trace.ops, attribution.trace.launches, attribution.trace.strings
+    holds = np.zeros(len(launches), np.bool_)
+    host = np.array([any(way in text for way in ("HtoD", "DtoH")) for text in strings] or [False])
+    rows = np.flatnonzero((ops.kind == OpKind.MEMCPY) & (attribution.launch >= 0) & (ops.graph_launch < 0))
+    rows = rows[host[ops.name[rows]]]
+    call = attribution.launch[rows]
+    waited = np.minimum(ops.start[rows], _end_of_work_before(ops, rows)) - launches.start[call]
+    length = launches.end[call] - launches.start[call]
+    holds[call[(ops.end[rows] <= launches.end[call]) & (waited > HELD * length)]] = True
+    return holds
+
+
+def _end_of_work_before(ops: Ops, rows: Index) -> I64:
+    """When all that began before each of ``rows`` on its device had ended, or ``UNKNOWN``."""
+    ends = np.full(len(rows), UNKNOWN, np.int64)
+    for device in distinct(ops.device[rows]):
+        there = np.flatnonzero(ops.device == device)
+        asked = np.flatnonzero(ops.device[rows] == device)
+        place = np.searchsorted(there, rows[asked])
+        reach = np.maximum.accumulate(ops.end[there])
+        ends[asked] = np.where(place > 0, reach[np.maximum(place - 1, 0)], UNKNOWN)
+    return ends
 
 
 def _last_call_before(attribution: Attribution, calls: Index, launch: I64) -> I64:

@@ -42,6 +42,13 @@ class Rank:
         """A call that returns when the GPU has reached ``until``."""
         self.call(max(until - self.now, 0) + 2_000, api)
 
+    def fetch(self, length: int = 2_000, stream: int = 7) -> None:
+        """A copy to pageable memory: its call returns when it is done."""
+        ready = max(self.now + LATENCY, self.free.get(stream, 0))
+        end = ready + length
+        self.builder.rank(self.number).call(self.now, end + 3_000, "cudaMemcpyAsync").op("DtoH", ready, end, stream)
+        self.now, self.free[stream] = end + 3_000, end
+
     def wait_for(self, stream: int, other: int) -> None:
         """``stream`` goes on when ``other`` is done with what it has."""
         self.free[stream] = max(self.free.get(stream, 0), self.free.get(other, 0))
@@ -81,14 +88,19 @@ class Rank:
 
 @dataclass(frozen=True)
 class Plan:
-    """One rank's step. All defaults together are a graph-replaying cycle whose host runs ahead of its GPU."""
+    """One rank's step. All defaults together are a graph-replaying cycle whose host runs ahead of its GPU.
+
+    It is late in every n-th step from step k on, by ``late_steps`` (n, k).
+    """
 
     late_before_target: int = 0
+    late_steps: tuple[int, int] = (1, 0)
     python_per_launch: int = 2_000
     eager: bool = False
     speed: float = 1.0
     drafter: float = 1.0
     block_after_draft: bool = False
+    fetch_after_draft: bool = False
     transfer: int = 10_000
     copies_beside: int = 0
     contended: int = 10_000
@@ -109,6 +121,8 @@ def cycle(rank: Rank, plan: Plan, steps: int) -> Meeting:
         yield from _draft(rank, plan)
         if plan.block_after_draft:
             rank.block(rank.free[7])
+        if plan.fetch_after_draft:
+            rank.fetch()
         yield from _target(rank, plan, number)
         _after(rank, plan)
         rank.step_ends.append(rank.free[7])
@@ -127,7 +141,8 @@ def _draft(rank: Rank, plan: Plan) -> Meeting:
 
 
 def _target(rank: Rank, plan: Plan, number: int) -> Meeting:
-    rank.python(plan.late_before_target)
+    every, first = plan.late_steps
+    rank.python(plan.late_before_target if number % every == first else 0)
     begin = rank.now
     rank.python(20_000)
     if plan.wait_before_target:

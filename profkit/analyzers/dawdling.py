@@ -1,0 +1,92 @@
+"""How much longer than usual a host takes from a blocking call to a launch behind it.
+
+An engine may block in every step without its GPU running dry. Where the GPU does so only in steps in which the host
+was also much slower than usual behind the same call, its slowness is at fault and not the call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profkit.traces import I64, UNKNOWN, Index
+
+from .arrays import distinct
+from .attribution import Attribution
+from .owners import pair_keys
+from .steps import spans_at
+
+USUAL = 25
+"""The percentile of the times behind the same call that counts as usual: a host may be late in many steps."""
+
+FAR = 2
+"""So many times as long as usual is more than noise."""
+
+
+def dawdled(attribution: Attribution, calls: Index, call: Index, launch: Index) -> I64:
+    """For each blocking ``call`` and a ``launch`` behind it on its thread, the time between them beyond the usual one.
+
+    All are rows of ``trace.launches``; ``calls`` are all blocking ones. Zero where it is about as long as usual.
+    """
+    launches = attribution.trace.launches
+    working = distinct(attribution.launch[attribution.launch >= 0])
+    asked, blocked, worked = pair_keys(*((launches.pid[r], launches.tid[r]) for r in (call, calls, working)))
+    longer = np.zeros(len(call), np.int64)
+    for thread in distinct(asked):
+        mine = np.flatnonzero(asked == thread)
+        pace = _Pace(attribution, calls[blocked == thread], working[worked == thread])
+        longer[mine] = pace.beyond_usual(call[mine], launch[mine])
+    return longer
+
+
+class _Pace:
+    """The blocking calls and the launches of one thread, in order of start."""
+
+    def __init__(self, attribution: Attribution, calls: Index, working: Index) -> None:
+        launches = attribution.trace.launches
+        self.calls = calls[np.argsort(launches.start[calls], kind="stable")]
+        self.working = working[np.argsort(launches.start[working], kind="stable")]
+        self.begin, self.launched = launches.start, launches.start[self.working]
+        self.done = launches.end[self.calls]
+        self.next_call = np.append(launches.start[self.calls][1:], np.iinfo(np.int64).max)
+        self.behind = np.searchsorted(self.launched, self.done, "left")
+        self.site = self._sites(attribution)
+        self.name = _first_names(attribution)[self.working]
+
+    def _sites(self, attribution: Attribution) -> I64:
+        """What tells calls at one place of the code from others: the API, and the phase in which it is called."""
+        launches, labels = attribution.trace.launches, attribution.plan.labels
+        at = launches.pid[self.calls], launches.tid[self.calls], launches.start[self.calls]
+        found = spans_at(labels.pid, labels.tid, labels.start, labels.end, *at)
+        phase = np.where(found >= 0, np.append(labels.phase, UNKNOWN)[found], UNKNOWN)
+        site: I64 = launches.api[self.calls].astype(np.int64) * 1000 + phase
+        return site
+
+    def beyond_usual(self, call: Index, launch: Index) -> I64:
+        """Both are rows of ``trace.launches``."""
+        place = np.searchsorted(self.begin[self.calls], self.begin[call], "left")
+        target = np.searchsorted(self.launched, self.begin[launch], "left")
+        taken = self.begin[launch] - self.done[place]
+        longer = np.zeros(len(call), np.int64)
+        for row in range(len(call)):
+            usual = self._usual(int(place[row]), int(target[row]))
+            longer[row] = taken[row] - usual if taken[row] > FAR * usual else 0
+        return longer
+
+    def _usual(self, place: int, target: int) -> int:
+        """The usual time until the launch that comes as many launches behind a call of the same site."""
+        peer = np.flatnonzero(self.site == self.site[place])
+        there = self.behind[peer] + target - self.behind[place]
+        inside = there < len(self.working)
+        peer, there = peer[inside], there[inside]
+        alike = (self.launched[there] < self.next_call[peer]) & (self.name[there] == self.name[target])
+        taken = (self.launched[there] - self.done[peer])[alike]
+        return int(np.percentile(taken, USUAL)) if len(taken) else np.iinfo(np.int64).max // FAR
+
+
+def _first_names(attribution: Attribution) -> I64:
+    """The name (a string id) of the first op of each row of ``trace.launches``, or ``UNKNOWN``."""
+    ops = attribution.trace.ops
+    name = np.full(len(attribution.trace.launches), UNKNOWN, np.int64)
+    rows = np.flatnonzero(attribution.launch >= 0)[::-1]
+    name[attribution.launch[rows]] = ops.name[rows]
+    return name

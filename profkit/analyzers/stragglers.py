@@ -7,27 +7,27 @@ import numpy as np
 from profkit.traces import F64
 
 from .lateness import Blocking
+from .other_work import neighbours
 from .result import Cause
 from .view import View
-from .vocabulary import HOST_PARTS, PART, PARTS, PHASES
+from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
 from .waiting import causes_of_waiting
-from .words import a_duration, duration, listed
+from .words import a_duration, duration, in_phase, launching, listed
 
 LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     "straggler_compute": (
         ("compute", "copy"),
-        "its GPU works longer (mostly in {phase}): balance experts and sequences over the ranks, and compare the GPU's "
+        "its GPU works longer (mostly {phase}): balance experts and sequences over the ranks, and compare the GPU's "
         "clocks with the others'",
     ),
     "queue": (
         ("gap_queue",),
-        "its GPU idles though the next work ({phase}) was launched in time: look for event waits between streams in "
-        "front of it",
+        "its GPU idles though the next work (mostly {phase}) was launched in time: look for event waits between "
+        "streams in front of it",
     ),
     "graph_gaps": (
         ("gap_in_graph",),
-        "it idles longer between the kernels of its graphs (mostly in {phase}): compare the GPU's clocks with the "
-        "others'",
+        "it idles longer between the kernels of its graphs (mostly {phase}): compare the GPU's clocks with the others'",
     ),
     "unexplained": (
         ("gap_unknown", "collective"),
@@ -36,6 +36,11 @@ LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 """Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
+
+COPIES = (
+    "its GPU copies longer (mostly {phase}): copy less or from pinned memory, keep the data on the GPU, or copy it "
+    "beside the work of the step before"
+)
 
 
 def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
@@ -73,7 +78,7 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
         return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
     text = (
         f"{who} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank {rank}, "
-        f"whose host is late by {duration(cost)} (mostly launching {phase}): {view.advice_for_host(part)}"
+        f"whose host is late by {duration(cost)} (mostly {launching(phase)}): {view.advice_for_host(part)}"
     )
     return [Cause("straggler_host", rank, phase, part, round(cost), text)]
 
@@ -82,12 +87,39 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
     rank = view.devices[late].rank
     waits = f"{_others_wait(view, late)} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank"
     causes = []
+    longer, neighbour = _without_neighbours(view, late, longer)
+    if neighbour:
+        text = (
+            f"{waits} {rank}, {duration(neighbour)} of it because "
+            f"{other_processes(neighbours(view.attribution, late).pids)} keeps its GPU: give the engine GPUs of its own"
+        )
+        causes.append(Cause("other_process", rank, "outside", "compute", round(neighbour), text))
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
         part, phase = _dearest(longer, parts)
-        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=phase)}"
+        why = COPIES if part == "copy" else why
+        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=in_phase(phase))}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))
     return causes
+
+
+def _without_neighbours(view: View, late: int, longer: F64) -> tuple[F64, float]:
+    """What a rank did longer beside the work of other processes on its GPU, and how much longer that was."""
+    alone = {d: neighbours(view.attribution, d).alone_ns / max(view.devices[d].steps, 1) for d in view.devices}
+    more = alone[late] - float(np.median([ns for device, ns in alone.items() if device != late]))
+    cells = [PART[name] for name in ("compute", "copy")], [PHASE["outside"]] * 2
+    cost = float(longer[cells].sum())
+    if more < cost / 2 or not cost:
+        return longer, 0.0
+    rest = longer.copy()
+    rest[cells] = 0
+    return rest, cost
+
+
+def other_processes(pids: tuple[int, ...]) -> str:
+    """The neighbours in words, as a singular subject."""
+    dearest = f"another process ({pids[0]}), which runs no step of the engine,"
+    return dearest if len(pids) == 1 else f"other work than the engine's (most of it by process {pids[0]})"
 
 
 def _others_wait(view: View, late: int) -> str:
@@ -112,7 +144,7 @@ def sync_cause(view: View, blocking: Blocking, cost: float, rank: int | None, ef
     phase = _phase_at(view, row)
     where = f"rank {rank}'s host" if rank is not None else "the host"
     text = (
-        f"a blocking {api} in {phase} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
+        f"a blocking {api} {in_phase(phase)} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
         f"{duration(view.step_ns)} step; keep its result on the GPU, or read it one step later"
     )
     return Cause("sync", rank, phase, "gap_sync", round(cost), text)

@@ -14,11 +14,12 @@ from .graph_ranks import disagreements
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
+from .other_work import neighbours
 from .result import Cause, DeviceFigures
-from .stragglers import stragglers, sync_cause
+from .stragglers import other_processes, stragglers, sync_cause
 from .view import View
 from .vocabulary import PHASE
-from .words import a_duration, duration, listed, share
+from .words import a_duration, duration, launching, listed, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
@@ -26,8 +27,11 @@ FULL = 0.5
 """Share of a link's limit below which transfers surely do not fill it."""
 
 FAULTS = frozenset(
-    {"host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback", "queue"}
-)
+    {
+        "host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback",
+        "queue", "other_process",
+    }
+)  # fmt: skip
 LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
 
 
@@ -41,6 +45,7 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *_host_late(view, blocked),
         *_link(view, exposed),
         *_padding(view),
+        *_other_process(view),
         *_eager_fallback(view),
         *_eager_ranks(view),
         *_own_work(view, exposed),
@@ -78,7 +83,7 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
     text = (
         f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly "
-        f"{doing.get(part, 'in launch calls')} while launching {phase}: {view.advice_for_host(part)}"
+        f"{doing.get(part, 'in launch calls')} while {launching(phase)}: {view.advice_for_host(part)}"
     )
     return [Cause("host_late", None, phase, part, round(own[least]), text)]
 
@@ -165,6 +170,21 @@ def _padding(view: View) -> list[Cause]:
         f"{some([str(size) for size in sizes])}"
     )
     return [Cause("padding", None, None, "compute", round(cost), text)]
+
+
+def _other_process(view: View) -> list[Cause]:
+    """What every rank's GPU spends on work of processes that are not the engine's."""
+    found = {device: neighbours(view.attribution, device) for device in view.devices}
+    cost = {device: found[device].alone_ns / max(view.devices[device].steps, 1) for device in found}
+    least = min(cost, key=lambda device: cost[device])
+    if cost[least] <= 0:
+        return []
+    whose = "the GPU" if len(found) == 1 else "every rank's GPU"
+    text = (
+        f"{other_processes(found[least].pids)} keeps {whose} for {duration(cost[least])} of "
+        f"{a_duration(view.step_ns)} step: give the engine GPUs of its own"
+    )
+    return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
 
 
 def _eager_fallback(view: View) -> list[Cause]:

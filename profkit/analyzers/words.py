@@ -13,6 +13,20 @@ def phase_name(phase: str) -> str:
     return PHASE_NAMES.get(phase, phase)
 
 
+def in_phase(phase: str) -> str:
+    """Where in a step something is: ``in verify``, ``in the rest of the step``, ``between steps``."""
+    if phase == "outside":
+        return "between steps"
+    return f"in the {phase_name(phase)}" if " of " in phase_name(phase) else f"in {phase_name(phase)}"
+
+
+def launching(phase: str) -> str:
+    """What a host does that launches a phase: ``launching verify``, ``launching what comes between steps``."""
+    if phase == "outside":
+        return "launching what comes between steps"
+    return f"launching {in_phase(phase).removeprefix('in ')}"
+
+
 def part_name(phase: str, group: str) -> str:
     """A phase's group of parts in words: ``verify's kernels``, ``host gaps in the rest of the step``."""
     name = phase_name(phase)

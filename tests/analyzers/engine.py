@@ -49,6 +49,13 @@ class Rank:
         self.builder.rank(self.number).call(self.now, end + 3_000, "cudaMemcpyAsync").op("DtoH", ready, end, stream)
         self.now, self.free[stream] = end + 3_000, end
 
+    def neighbour(self, length: int) -> None:
+        """A kernel of another process, for which this one's stream waits; its launch is not recorded."""
+        builder = self.builder.rank(self.number)
+        builder.pid = 9000 + self.number
+        builder.orphan("neighbour_kernel", self.free[7], self.free[7] + length, stream=30)
+        self.free[7] += length
+
     def wait_for(self, stream: int, other: int) -> None:
         """``stream`` goes on when ``other`` is done with what it has."""
         self.free[stream] = max(self.free.get(stream, 0), self.free.get(other, 0))
@@ -106,6 +113,8 @@ class Plan:
     contended: int = 10_000
     gap: int = 500
     wait_before_target: int = 0
+    neighbour: int = 0
+    copy_before_target: int = 0
     layers: int = 24
     orphans: bool = False
     batches: tuple[int, ...] = (1,)
@@ -148,6 +157,10 @@ def _target(rank: Rank, plan: Plan, number: int) -> Meeting:
     if plan.wait_before_target:
         # Something on another stream that the target does not need, and that is no GPU work: only time.
         rank.free[7] += plan.wait_before_target
+    if plan.neighbour:
+        rank.neighbour(plan.neighbour)
+    if plan.copy_before_target:
+        rank.launch("HtoD", plan.copy_before_target)
     shared_link = plan.copies_beside and number % 2 == 0
     transfer = plan.contended if shared_link else plan.transfer
     if shared_link:

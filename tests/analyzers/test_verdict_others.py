@@ -1,0 +1,52 @@
+"""Planted causes beside the engine: other processes on its GPUs, and copies that hold one rank up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.analyzers.engine import run
+from tests.analyzers.test_verdict import CALM, WORK, cost_of, near, verdict_of
+
+BUSY = replace(CALM, neighbour=1_000_000)
+COPIES = replace(CALM, copy_before_target=1_500_000)
+
+
+def test_another_process_on_one_rank() -> None:
+    planted = run(CALM, BUSY, CALM)
+    first, *rest = verdict_of(planted)
+    assert (first.cause, first.rank, first.phase) == ("other_process", 1, "outside")
+    assert near(first.ns_per_step, cost_of(planted, run(CALM, CALM, CALM)))
+    assert "another process (9001)" in first.text and "ranks 0 and 2 wait 1.00 ms" in first.text
+    assert {cause.cause for cause in rest} <= WORK
+
+
+def test_another_process_on_every_rank() -> None:
+    planted = run(BUSY, BUSY)
+    first, *rest = verdict_of(planted)
+    assert (first.cause, first.rank) == ("other_process", None)
+    assert near(first.ns_per_step, cost_of(planted, run(CALM, CALM)))
+    assert {cause.cause for cause in rest} <= WORK
+
+
+def test_another_process_on_the_only_gpu() -> None:
+    planted = run(BUSY)
+    first = verdict_of(planted)[0]
+    assert (first.cause, first.rank) == ("other_process", None)
+    assert "process (9000)" in first.text and "keeps the GPU for 1.00 ms" in first.text
+
+
+def test_another_process_beside_a_slow_gpu() -> None:
+    """What the rank's own kernels take longer is told apart from what its neighbour takes."""
+    planted = run(CALM, replace(BUSY, speed=1.5))
+    found = {(cause.cause, cause.rank): cause.ns_per_step for cause in verdict_of(planted) if cause.rank is not None}
+    assert set(found) == {("other_process", 1), ("straggler_compute", 1)}
+    assert near(found["other_process", 1], 1_000_000)
+    assert near(sum(found.values()), cost_of(planted, run(CALM, CALM)))
+
+
+def test_a_rank_that_copies_is_not_told_to_compare_clocks() -> None:
+    planted = run(CALM, COPIES)
+    first = verdict_of(planted)[0]
+    assert (first.cause, first.rank, first.part) == ("straggler_compute", 1, "copy")
+    assert near(first.ns_per_step, cost_of(planted, run(CALM, CALM)))
+    assert "its GPU copies longer (mostly in verify)" in first.text and "clocks" not in first.text

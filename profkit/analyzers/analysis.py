@@ -24,6 +24,7 @@ from .health import health_of
 from .inflation import inflation_of
 from .inflation_recorders import cross_check
 from .matching import match_collectives
+from .outliers import Outliers, outliers_of
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
 from .result import (
@@ -39,7 +40,7 @@ from .result import (
 )
 from .rules import Rules
 from .unpaired import unpaired
-from .verdict import verdict_of
+from .verdict import FAULTS, verdict_of
 from .view import View
 from .words import duration, listed, share
 
@@ -47,6 +48,10 @@ SCHEMA = "profkit.analysis/1"
 
 MINOR = 0.1
 """A plain step in which no cause costs so much of it is first of all the model's own work."""
+
+
+MOSTLY = 0.5
+"""A cause of which long steps explain so much may be theirs alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +124,8 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         graphs={str(d): figures for d, figures in graphs.items()},
         cycle=without_recorder(cycle, inflation.unrecorded_ns if inflation else None),
         verdict=verdict,
-        summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None),
+        summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None)
+        + _exception(verdict, outliers_of(attribution, slowest) if slowest is not None else None),
         provenance=_provenance(trace),
         with_graphs=predict_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
         inflation=inflation,
@@ -143,6 +149,16 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
     if cycle.steps == 1:
         sentence = f"from a single step, so with caution: {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _exception(verdict: Sequence[Cause], far: Outliers | None) -> str:
+    """A second sentence where the first one's cause is mostly that of a few steps."""
+    if not verdict or far is None or verdict[0].cause not in FAULTS:
+        return ""
+    if far.excess_ns < MOSTLY * verdict[0].ns_per_step * far.of:
+        return ""
+    few = "that step" if len(far.steps) == 1 else "those steps"
+    return f" But {far.text}: look at what happened in {few}, as means hide it."
 
 
 def _any_eager(graphs: Collection[GraphFigures]) -> bool:

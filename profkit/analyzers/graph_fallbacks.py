@@ -51,7 +51,7 @@ class PhaseSteps:
             return np.bincount(cell[these], minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape)
 
         batch_size = attribution.plan.steps.batch_size[steps.row]
-        return cls(counted(graphs), counted(~graphs), _walls(attribution, device, steps), batch_size)
+        return cls(counted(graphs), counted(~graphs), step_walls(attribution, device, steps), batch_size)
 
     @property
     def graphed(self) -> Bools:
@@ -88,7 +88,7 @@ class PhaseSteps:
         return int(np.median(self.wall[these & known])) - int(np.median(self.wall[others & known]))
 
 
-def _walls(attribution: Attribution, device: int, steps: DeviceSteps) -> I64:
+def step_walls(attribution: Attribution, device: int, steps: DeviceSteps) -> I64:
     """From each step's first op to the next one's, where no other step and no prefill is between them."""
     wall = np.full(len(steps.row), UNKNOWN, np.int64)
     if len(wall) < 2:

@@ -14,6 +14,7 @@ from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
 from .inflation import MAX_INFLATION
 from .matching import MatchedCollectives
+from .outliers import outliers_of
 from .owners import pair_keys
 from .ranks import lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
@@ -211,6 +212,8 @@ def _steady(attribution: Attribution, device: int, cycle: Cycle) -> Iterator[Che
         spread = (high - low) / middle if middle else 0.0
         status: Status = "warn" if spread > MAX_SPREAD else "ok"
         yield Check("steady", status, f"the middle half of the steps lies within {spread:.0%} of the median period")
+    if (far := outliers_of(attribution, device)) is not None:
+        yield Check("outliers", "warn", f"{far.text}: figures per step are means, which hold them")
     sizes = attribution.plan.steps.batch_size[device_steps(attribution, device).row]
     sizes = sizes[sizes >= 0]
     if len(np.unique(sizes)) > 1:

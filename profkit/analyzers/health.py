@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profkit.traces import Bools
+from profkit.traces import I64, Bools, Index
 
 from .arrays import distinct
 from .attribution import Attribution
@@ -16,11 +16,11 @@ from .inflation import MAX_INFLATION
 from .matching import MatchedCollectives
 from .outliers import outliers_of
 from .owners import pair_keys
-from .ranks import lost_steps, rank_of_device
+from .ranks import cut_steps, edge_ops, lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
 from .step_cost import step_cost
 from .vocabulary import CLASS, PHASE
-from .words import counted, duration
+from .words import counted, duration, listed, share
 
 MAX_SPREAD = 0.25
 """Largest quartile distance of step periods, over their median, of a steady window."""
@@ -69,22 +69,50 @@ def _why_no_activity(attribution: Attribution) -> str:
 
 
 def _node_counts(attribution: Attribution) -> Iterator[Check]:
-    """The same graph must have the same number of kernels each time it is launched."""
+    """The same graph must have the same number of kernels each time it is launched; one that is cut off cannot."""
     ops = attribution.trace.ops
     rows = np.flatnonzero((ops.graph_launch >= 0) & attribution.in_decode & (ops.graph_node >= 0))
     if not len(rows):
         return
     (keys,) = pair_keys((ops.pid[rows], ops.graph_launch[rows]))
     _, first, place, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    least = np.full(len(counts), np.iinfo(np.int64).max)
+    at_edge = np.isin(np.arange(len(counts)), place[np.isin(rows, _cut_off(attribution))])
+    least, most = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
     np.minimum.at(least, place, ops.graph_node[rows])
-    sizes = np.unique(np.stack([ops.pid[rows][first], ops.device[rows][first], least, counts]), axis=1)
-    uneven = sizes.shape[1] - np.unique(sizes[:3], axis=1).shape[1]
+    np.maximum.at(most, place, ops.graph_node[rows])
+    # A graph that lost its first kernels is known by its last one.
+    uneven = max(_uneven(ops.pid[rows][first], ops.device[rows][first], end, counts, ~at_edge) for end in (least, most))
     if uneven:
         detail = f"{uneven} graphs were replayed with differing numbers of kernels: records were probably lost"
         yield Check("graph_node_counts", "warn", detail)
     else:
         yield Check("graph_node_counts", "ok", "each graph has the same number of kernels at every launch")
+
+
+def _cut_off(attribution: Attribution) -> Index:
+    """The ops with which recordings of devices begin or end inside a step."""
+    cut, edges = cut_steps(attribution), edge_ops(attribution).reshape(-1, 2).tolist()
+    both = (
+        (row, end in cut.get(device, {}))
+        for device, rows in zip(attribution.devices, edges, strict=True)
+        for end, row in zip(("begins", "ends"), rows, strict=True)
+    )
+    return np.array([row for row, inside in both if inside], np.intp)
+
+
+def _uneven(pid: I64, device: I64, node: I64, counts: I64, whole: Bools) -> int:
+    sizes = np.unique(np.stack([pid, device, node, counts])[:, whole], axis=1)
+    return int(sizes.shape[1] - np.unique(sizes[:3], axis=1).shape[1])
+
+
+def _cut_steps(attribution: Attribution) -> Iterator[Check]:
+    """Steps with which a device's recording begins or ends, and of which much is missing."""
+    ranks = rank_of_device(attribution.trace)
+    cut = cut_steps(attribution)
+    for device in sorted(cut, key=ranks.__getitem__):
+        said = listed([f"{end} with {share(part)} of a step" for end, part in cut[device].items()])
+        detail = f"the recording of rank {ranks[device]} {said}: figures per step count it as a whole one"
+        yield Check("cut_steps", "warn", detail)
 
 
 def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Check]:
@@ -107,7 +135,7 @@ def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Ch
         yield Check("collectives", "warn", f"{matched.impossible}; skew and transfer are unknown", spoiled)
     if matched.edge_steps:
         steps = "1 step at the edge is" if matched.edge_steps == 1 else f"{matched.edge_steps} steps at the edge are"
-        detail = f"{steps} not recorded on every rank, and left out of skew and transfer"
+        detail = f"{steps} not recorded whole on every rank, and left out of skew and transfer"
         yield Check("edge_steps", "warn", detail)
     if matched.known and collectives:
         yield Check("collectives", "ok", f"{collectives} collectives matched over {len(matched.instances)} ranks")
@@ -178,6 +206,7 @@ def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
         yield Check("steps", "warn", f"only {found}: medians mean little; record at least {MIN_STEPS}")
     else:
         yield Check("steps", "ok", found)
+    yield from _cut_steps(attribution)
     yield from _steady(attribution, device, cycle)
     yield _attributed(attribution)
     if cycle.phases_inferred:

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from profkit.traces import I64, UNKNOWN, Index
+from profkit.traces import I64, UNKNOWN, Bools, Index
 
 from .arrays import occurring
 from .attribution import Attribution
@@ -66,19 +66,24 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
     found = {device: _instances(attribution, device, numbers[device]) for device in attribution.devices}
     if len(found) < 2:
         return MatchedCollectives(found, unpaired=sum(len(i.row) for i in found.values()))
-    common = _common_steps(numbers)
+    recorded = _common_steps(numbers)
     groups = Groups.of(attribution)
     codes = {device: groups.code[instances.row] for device, instances in found.items()}
+    counts = [_counts(found, codes, groups, code, recorded) for code in range(len(groups.rule))]
+    cut = _cut_steps(attribution, numbers, counts, recorded)
+    common = recorded[~cut]
+    counts = [{device: count[~cut] for device, count in one.items()} for one in counts]
     mismatches = [
-        text
-        for code in range(len(groups.rule))
-        for text in _mismatches(attribution, found, codes, groups, code, common)
+        text for code, count in enumerate(counts) for text in _mismatches(attribution, groups, code, count, common)
     ]
     keys = {
         device: np.where(np.isin(instances.step, common), _keys(instances.step, codes[device]), UNKNOWN)
         for device, instances in found.items()
     }
-    pairs = pairs_of(found, keys)
+    differ = common[np.any([_differ(count) for count in counts], axis=0)] if mismatches else common[:0]
+    # Clocks are compared where nothing is missing: elsewhere the order says nothing.
+    alike = {d: np.where(np.isin(found[d].step, differ), UNKNOWN, own) for d, own in keys.items()}
+    pairs = pairs_of(found, alike)
     offset = clock_offsets(list(found), pairs)
     matched = {device: _matched(device, found, keys, offset) for device in found}
     return MatchedCollectives(
@@ -86,7 +91,7 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
         mismatches=tuple(mismatches),
         impossible=None if mismatches else why_impossible(pairs, offset),
         unpaired=sum(int(np.count_nonzero(m.skew == UNKNOWN)) for m in matched.values()),
-        edge_steps=_edge_steps(numbers, common),
+        edge_steps=_edge_steps(numbers, recorded) + int(cut.sum()),
         clock_offset=offset,
         keys=keys,
     )
@@ -164,31 +169,48 @@ def _edge_steps(numbers: dict[int, I64], common: I64) -> int:
     return len(np.setdiff1d(np.concatenate(outside), common)) if outside else 0
 
 
-def _mismatches(
-    attribution: Attribution,
-    found: dict[int, Instances],
-    codes: dict[int, I64],
-    groups: Groups,
-    code: int,
-    common: I64,
-) -> list[str]:
-    """Where the devices that take part disagree on how many collectives of one group a step has."""
-    if not len(common):
-        return []
+def _counts(
+    found: dict[int, Instances], codes: dict[int, I64], groups: Groups, code: int, common: I64
+) -> dict[int, I64]:
+    """How many collectives of one group each step has, on the devices that take part."""
     counts = {
         device: np.bincount(np.searchsorted(common, instances.step[kept]), minlength=len(common))
         for device, instances in found.items()
         for kept in [(codes[device] == code) & np.isin(instances.step, common)]
     }
     everyone = groups.communicator[code] == UNKNOWN
-    takes_part = {device: count for device, count in counts.items() if everyone or count.any()}
-    table = np.stack(list(takes_part.values()) or [np.zeros(len(common), np.int64)])
-    wrong = np.flatnonzero((table != table[0]).any(axis=0))
+    return {device: count for device, count in counts.items() if everyone or count.any()}
+
+
+def _differ(counts: dict[int, I64]) -> Bools:
+    table = np.stack(list(counts.values())) if counts else np.zeros((1, 0), np.int64)
+    differ: Bools = (table != table[0]).any(axis=0)
+    return differ
+
+
+def _cut_steps(attribution: Attribution, numbers: dict[int, I64], counts: list[dict[int, I64]], common: I64) -> Bools:
+    """Steps with which a device's recording begins or ends, and of which it lacks collectives that others have.
+
+    None where no other step would be left.
+    """
+    cut = np.zeros(len(common), np.bool_)
+    ops = attribution.trace.ops
+    for device, number in numbers.items():
+        rows = np.flatnonzero(ops.device == device)
+        edges = number[rows[[np.argmin(ops.start[rows]), np.argmax(ops.end[rows])]]]
+        fewer = np.any([one[device] < np.max(list(one.values()), axis=0) for one in counts if device in one], axis=0)
+        cut |= np.isin(common, edges) & fewer
+    return cut if not cut.all() else np.zeros(len(common), np.bool_)
+
+
+def _mismatches(attribution: Attribution, groups: Groups, code: int, counts: dict[int, I64], common: I64) -> list[str]:
+    """Where the devices that take part disagree on how many collectives of one group a step has."""
+    wrong = np.flatnonzero(_differ(counts)) if counts and len(common) else []
     if not len(wrong):
         return []
     kind = attribution.collective_rules[int(groups.rule[code])].value
     first = wrong[0]
-    seen = ", ".join(f"{count[first]} on device {device}" for device, count in takes_part.items())
+    seen = ", ".join(f"{count[first]} on device {device}" for device, count in counts.items())
     return [f"{kind} differs in {len(wrong)} of {len(common)} steps (first in step {common[first]}: {seen})"]
 
 
@@ -201,6 +223,13 @@ def _keys(step: I64, kind: I64) -> I64:
     place = np.empty(len(group), np.int64)
     place[order] = np.arange(len(group)) - first
     return np.where(kind >= 0, (step << 42) | (kind << 22) | place, UNKNOWN)
+
+
+def told_steps(own: Instances, steps: int) -> int:
+    """Of the ``steps`` of a device, those whose waiting is told from transfer: not those without any partner."""
+    alone = occurring(own.step[own.skew == UNKNOWN])
+    paired = occurring(own.step[own.skew != UNKNOWN])
+    return max(steps - len(np.setdiff1d(alone, paired)), 1)
 
 
 def partner_positions(matched: MatchedCollectives, device: int, other: int) -> Index:

@@ -18,6 +18,12 @@ LAUNCH = re.compile(r"Launch(?!Host)")
 """API calls that start work on the GPU, under any of their names."""
 
 
+WHOLE = 0.95
+"""A step at the end of a recording with a smaller share of the usual ops is cut off."""
+
+MIN_STEPS = 3
+
+
 def rank_of_device(trace: Trace) -> dict[int, int]:
     """The rank of each device with ops: what the recording says, else the device's place among them."""
     devices = distinct(trace.ops.device).tolist()
@@ -83,6 +89,31 @@ def lost_steps(attribution: Attribution) -> dict[int, Index]:
         if len(empty):
             lost[device] = empty
     return lost
+
+
+def edge_ops(attribution: Attribution) -> Index:
+    """The first and the last op of each device."""
+    ops = attribution.trace.ops
+    rows = (np.flatnonzero(ops.device == device) for device in attribution.devices)
+    ends = [mine[at] for mine in rows if len(mine) for at in (np.argmin(ops.start[mine]), np.argmax(ops.end[mine]))]
+    return np.array(ends, np.intp)
+
+
+def cut_steps(attribution: Attribution) -> dict[int, dict[str, float]]:
+    """For each device with any: ``begins`` or ``ends``, and what share of a decode step's usual ops it has there.
+
+    Only where the first or the last op of the recording belongs to a decode step that has clearly fewer than usual.
+    """
+    cut: dict[int, dict[str, float]] = {}
+    edges = attribution.step[edge_ops(attribution)].reshape(-1, 2)
+    for device, ends in zip(attribution.devices, edges.tolist(), strict=True):
+        mine = (attribution.trace.ops.device == device) & attribution.in_decode
+        steps, counts = np.unique(attribution.step[mine], return_counts=True)
+        for end, step in zip(("begins", "ends"), ends, strict=True):
+            here = counts[steps == step]
+            if len(here) and len(counts) >= MIN_STEPS and here[0] < WHOLE * np.median(counts):
+                cut.setdefault(device, {})[end] = float(here[0] / np.median(counts))
+    return cut
 
 
 def _launches_work(attribution: Attribution, step: Index) -> Bools:

@@ -52,7 +52,7 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     for late in view.devices:
         others = [device for device in view.devices if device != late]
         nothing = np.zeros((len(PARTS), len(PHASES)), np.int64)
-        per_step = [waits[d].get(late, nothing) / max(view.devices[d].steps, 1) for d in others]
+        per_step = [waits[d].get(late, nothing) / view.told_steps(d) for d in others]
         longer = np.median(np.stack(per_step), axis=0)
         waited = float(np.median([_waited(view, device, late) for device in others]))
         causes += _late_host(view, blocked, late, waited, longer)
@@ -63,7 +63,7 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
 def _waited(view: View, device: int, late: int) -> float:
     """Nanoseconds per step that ``device`` waits for ``late``."""
     own = view.matched.instances[device]
-    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / max(view.devices[device].steps, 1)
+    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / view.told_steps(device)
 
 
 def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:

@@ -108,13 +108,13 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         )
         return [Cause("unexplained", None, None, "collective", round(longest), text)]
     transfer = {
-        d: exposed[d] - int((split[d].skew + split[d].unpaired).sum()) / max(f.steps, 1)
+        d: (exposed[d] * f.steps - int((split[d].skew + split[d].unpaired).sum())) / view.told_steps(d)
         for d, f in view.devices.items()
     }
     least = min(transfer, key=lambda device: transfer[device])
     count = view.devices[least].collectives.count / max(view.devices[least].steps, 1)
     contended = contended_transfer(view.attribution, view.matched)
-    steps = max(view.devices[least].steps, 1)
+    steps = view.told_steps(least)
     causes = []
     if contended.excess_ns:
         text = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .attribution import Attribution
 from .lateness import graph_wait
-from .matching import MatchedCollectives
+from .matching import MatchedCollectives, told_steps
 from .result import Cycle, DeviceFigures, GraphFigures
 
 ADVICE = {
@@ -40,6 +40,10 @@ class View:
     def graph_wait(self, device: int) -> float:
         """Nanoseconds per step that a device idles before graphs that were launched in time."""
         return graph_wait(self.attribution, device) / max(self.devices[device].steps, 1)
+
+    def told_steps(self, device: int) -> int:
+        """The steps of a device whose waiting is told from transfer, at least 1."""
+        return told_steps(self.matched.instances[device], self.devices[device].steps)
 
     def phase_per_step(self, phase: str, *parts: str) -> float:
         """Nanoseconds per step of the given parts of a phase on the slowest device."""

@@ -225,6 +225,11 @@ def _keys(step: I64, kind: I64) -> I64:
     return np.where(kind >= 0, (step << 42) | (kind << 22) | place, UNKNOWN)
 
 
+def place_in_step(key: I64) -> I64:
+    """Kind and place of collectives with these keys: the same number is the same place in every step."""
+    return key & ((1 << 42) - 1)
+
+
 def told_steps(own: Instances, steps: int) -> int:
     """Of the ``steps`` of a device, those whose waiting is told from transfer: not those without any partner."""
     alone = occurring(own.step[own.skew == UNKNOWN])

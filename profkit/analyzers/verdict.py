@@ -16,6 +16,7 @@ from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
 from .other_work import neighbours
 from .result import Cause, DeviceFigures
+from .slow_collectives import slow_collectives
 from .stragglers import other_processes, stragglers, sync_cause
 from .view import View
 from .vocabulary import PHASE
@@ -126,6 +127,9 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
             Cause("link_contended", None, contended.phase, "collective", round(contended.excess_ns / steps), text)
         )
     measured, advice = _measured(view.devices[least])
+    if (slow := slow_collectives(view.attribution, view.matched, least)) is not None:
+        measured = f"{measured}, {slow.text}"
+        advice = f"look at {'that one' if slow.per_step == 1 else 'those'} first; {advice}"
     text = (
         f"the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
         f"{count:.0f} collectives{measured}: {advice}"

@@ -114,6 +114,7 @@ class Plan:
     gap: int = 500
     wait_before_target: int = 0
     neighbour: int = 0
+    slow_transfers: tuple[int, ...] = ()
     copy_before_target: int = 0
     layers: int = 24
     orphans: bool = False
@@ -167,6 +168,7 @@ def _target(rank: Rank, plan: Plan, number: int) -> Meeting:
         rank.wait_for(20, 7)
         rank.launch("HtoD", plan.copies_beside, stream=20)
     nodes = _layers(plan.layers, int(100_000 * plan.speed), transfer)
+    nodes += [("all_reduce", length) for length in plan.slow_transfers]
     yield from _forward(rank, plan, nodes, 5_000)
     rank.builder.rank(rank.number).range(begin, rank.now, "target")
 

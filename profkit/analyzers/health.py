@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profkit.traces import I64, Bools, Index
+from profkit.traces import I32, I64, Bools, Index
 
 from .arrays import distinct
 from .attribution import Attribution
@@ -100,7 +100,7 @@ def _cut_off(attribution: Attribution) -> Index:
     return np.array([row for row, inside in both if inside], np.intp)
 
 
-def _uneven(pid: I64, device: I64, node: I64, counts: I64, whole: Bools) -> int:
+def _uneven(pid: I64, device: I32, node: I64, counts: I64, whole: Bools) -> int:
     sizes = np.unique(np.stack([pid, device, node, counts])[:, whole], axis=1)
     return int(sizes.shape[1] - np.unique(sizes[:3], axis=1).shape[1])
 

@@ -205,7 +205,7 @@ def _cut_steps(attribution: Attribution, numbers: dict[int, I64], counts: list[d
 
 def _mismatches(attribution: Attribution, groups: Groups, code: int, counts: dict[int, I64], common: I64) -> list[str]:
     """Where the devices that take part disagree on how many collectives of one group a step has."""
-    wrong = np.flatnonzero(_differ(counts)) if counts and len(common) else []
+    wrong = np.flatnonzero(_differ(counts)) if counts and len(common) else np.empty(0, np.intp)
     if not len(wrong):
         return []
     kind = attribution.collective_rules[int(groups.rule[code])].value

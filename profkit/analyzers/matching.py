@@ -191,7 +191,7 @@ def _differ(counts: dict[int, I64]) -> Bools:
 def _cut_steps(attribution: Attribution, numbers: dict[int, I64], counts: list[dict[int, I64]], common: I64) -> Bools:
     """Steps with which a device's recording begins or ends, and of which it lacks collectives that others have.
 
-    None where no other step would be left.
+    None where no other step would be left, or where others differ too: then records are missing inside.
     """
     cut = np.zeros(len(common), np.bool_)
     ops = attribution.trace.ops
@@ -200,7 +200,8 @@ def _cut_steps(attribution: Attribution, numbers: dict[int, I64], counts: list[d
         edges = number[rows[[np.argmin(ops.start[rows]), np.argmax(ops.end[rows])]]]
         fewer = np.any([one[device] < np.max(list(one.values()), axis=0) for one in counts if device in one], axis=0)
         cut |= np.isin(common, edges) & fewer
-    return cut if not cut.all() else np.zeros(len(common), np.bool_)
+    others_differ = any(np.any(_differ(one)[~cut]) for one in counts if one)
+    return cut if not cut.all() and not others_differ else np.zeros(len(common), np.bool_)
 
 
 def _mismatches(attribution: Attribution, groups: Groups, code: int, counts: dict[int, I64], common: I64) -> list[str]:

@@ -81,8 +81,11 @@ def blocking_cost(attribution: Attribution, device: int) -> Blocking:
     found = call >= 0
     row, inverse = np.unique(call[found], return_inverse=True)
     idle = np.bincount(inverse, weights=length[found], minlength=len(row)).astype(np.int64)
-    slow = np.zeros(len(row), np.int64)
-    np.maximum.at(slow, inverse, dawdled(attribution, calls, call[found], launch[late][found]))
+    # The launch behind the longest stretch of idle time stands for all that came late behind a call.
+    longest = np.empty(len(row), np.int64)
+    order = np.argsort(length[found], kind="stable")
+    longest[inverse[order]] = launch[late][found][order]
+    slow = dawdled(attribution, calls, row, longest)
     duration = trace.launches.end[row] - trace.launches.start[row]
     return Blocking(row, np.minimum(np.maximum(idle - slow, 0), duration))
 

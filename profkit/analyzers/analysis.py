@@ -24,6 +24,7 @@ from .health import health_of
 from .inflation import inflation_of
 from .inflation_recorders import cross_check
 from .matching import match_collectives
+from .other_work import neighbours
 from .outliers import Outliers, outliers_of
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
@@ -113,7 +114,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     verdict: tuple[Cause, ...] = ()
     if slowest is not None and idle_known and not lost:
         stepping = {d: figures for d, figures in devices.items() if figures.window is not None}
-        verdict = verdict_of(View(attribution, matched, stepping, graphs, cycle, slowest))
+        verdict = verdict_of(View(attribution, matched, stepping, graphs, cycle, slowest, neighbours(attribution)))
     inflation = inflation_of(attribution, matched, cycle, parts_known=idle_known and not lost)
     return TraceFigures(
         name=recording.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I64
+from profkit.traces import I64, Bools
 
 from .arrays import distinct
 from .attribution import Attribution
@@ -21,21 +21,26 @@ class Neighbours:
     alone_ns: int
 
 
-def neighbours(attribution: Attribution, device: int) -> Neighbours:
-    """Who else works on ``device``, where the engine's processes work on it too."""
-    ops, timeline = attribution.trace.ops, attribution.devices[device]
+def neighbours(attribution: Attribution) -> dict[int, Neighbours]:
+    """Who else works on each device, where the engine's processes work on it too."""
+    ops = attribution.trace.ops
     engine = distinct(ops.pid[attribution.step >= 0])
-    if timeline.window_start is None or timeline.window_end is None or not len(engine):
+    others = np.setdiff1d(distinct(ops.pid), engine)
+    if not len(engine) or not len(others):
+        return dict.fromkeys(attribution.devices, Neighbours((), 0))
+    foreign = np.isin(ops.pid, others)
+    return {device: _on(attribution, device, foreign) for device in attribution.devices}
+
+
+def _on(attribution: Attribution, device: int, foreign: Bools) -> Neighbours:
+    ops, timeline = attribution.trace.ops, attribution.devices[device]
+    if timeline.window_start is None or timeline.window_end is None:
         return Neighbours((), 0)
     inside = (ops.device == device) & (ops.end > timeline.window_start) & (ops.start < timeline.window_end)
-    own = np.isin(ops.pid, engine)
-    rows = np.flatnonzero(inside & ~own)
-    if not len(rows):
-        return Neighbours((), 0)
+    rows = np.flatnonzero(inside & foreign)
     start, end = np.maximum(ops.start, timeline.window_start), np.minimum(ops.end, timeline.window_end)
-    beside = merge(start[inside & own], end[inside & own])
-    pids = distinct(ops.pid[rows])
-    alone = {int(pid): _alone(*merge(*_of(ops.pid, pid, rows, start, end)), beside) for pid in pids}
+    beside = merge(start[inside & ~foreign], end[inside & ~foreign])
+    alone = {int(pid): _alone(*merge(*_of(ops.pid, pid, rows, start, end)), beside) for pid in distinct(ops.pid[rows])}
     together = _alone(*merge(start[rows], end[rows]), beside)
     return Neighbours(tuple(sorted(alone, key=lambda pid: -alone[pid])), together)
 

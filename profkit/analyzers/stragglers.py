@@ -7,7 +7,6 @@ import numpy as np
 from profkit.traces import F64
 
 from .lateness import Blocking
-from .other_work import neighbours
 from .result import Cause
 from .view import View
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
@@ -91,9 +90,9 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
     if neighbour:
         text = (
             f"{waits} {rank}, {duration(neighbour)} of it because "
-            f"{other_processes(neighbours(view.attribution, late).pids)} keeps its GPU: give the engine GPUs of its own"
+            f"{other_processes(view.neighbours[late].pids)} keeps its GPU: give the engine GPUs of its own"
         )
-        causes.append(Cause("other_process", rank, "outside", "compute", round(neighbour), text))
+        causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
         part, phase = _dearest(longer, parts)
@@ -105,7 +104,7 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
 
 def _without_neighbours(view: View, late: int, longer: F64) -> tuple[F64, float]:
     """What a rank did longer beside the work of other processes on its GPU, and how much longer that was."""
-    alone = {d: neighbours(view.attribution, d).alone_ns / max(view.devices[d].steps, 1) for d in view.devices}
+    alone = {d: view.neighbours[d].alone_ns / max(view.devices[d].steps, 1) for d in view.devices}
     more = alone[late] - float(np.median([ns for device, ns in alone.items() if device != late]))
     cells = [PART[name] for name in ("compute", "copy")], [PHASE["outside"]] * 2
     cost = float(longer[cells].sum())

@@ -14,7 +14,6 @@ from .graph_ranks import disagreements
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
-from .other_work import neighbours
 from .result import Cause, DeviceFigures
 from .slow_collectives import slow_collectives
 from .stragglers import other_processes, stragglers, sync_cause
@@ -178,12 +177,12 @@ def _padding(view: View) -> list[Cause]:
 
 def _other_process(view: View) -> list[Cause]:
     """What every rank's GPU spends on work of processes that are not the engine's."""
-    found = {device: neighbours(view.attribution, device) for device in view.devices}
-    cost = {device: found[device].alone_ns / max(view.devices[device].steps, 1) for device in found}
+    found = view.neighbours
+    cost = {device: found[device].alone_ns / max(view.devices[device].steps, 1) for device in view.devices}
     least = min(cost, key=lambda device: cost[device])
     if cost[least] <= 0:
         return []
-    whose = "the GPU" if len(found) == 1 else "every rank's GPU"
+    whose = "the GPU" if len(cost) == 1 else "every rank's GPU"
     text = (
         f"{other_processes(found[least].pids)} keeps {whose} for {duration(cost[least])} of "
         f"{a_duration(view.step_ns)} step: give the engine GPUs of its own"

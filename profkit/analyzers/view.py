@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .attribution import Attribution
 from .lateness import graph_wait
 from .matching import MatchedCollectives, told_steps
+from .other_work import Neighbours
 from .result import Cycle, DeviceFigures, GraphFigures
 
 ADVICE = {
@@ -31,6 +32,7 @@ class View:
     graphs: dict[int, GraphFigures]
     cycle: Cycle
     slowest: int
+    neighbours: dict[int, Neighbours]
 
     def per_step(self, device: int, *parts: str) -> float:
         """Nanoseconds per step of the given parts of a device."""

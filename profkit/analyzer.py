@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from profkit.analyzers import Analysis, Attribution
+from profkit.analyzers.comparison_result import Comparison
 from profkit.analyzers.custom import (
     Analyzer,
     Answer,
@@ -30,7 +31,6 @@ from profkit.analyzers.custom import (
 from profkit.analyzers.economics.outcome import outcome, outcomes_in_words
 from profkit.analyzers.economics.result import Economics
 from profkit.analyzers.economics.result import Row as EconomicsRow
-from profkit.analyzers.result import Comparison
 from profkit.analyzers.words import duration, listed
 from profkit.traces.throughput import PEAK, ThroughputRun, ThroughputTable
 

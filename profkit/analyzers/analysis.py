@@ -15,10 +15,12 @@ from .borrowed import with_borrowed_modules
 from .comparison import GIVEN, compare
 from .counter_clock import with_counters_on_clock_of_ops
 from .cycle import cycle_of, slowest_device, without_recorder
+from .device_result import DeviceFigures
 from .devices import device_figures
 from .eager_to_graphs import graph_savings, is_partner, launched_eagerly
 from .economics.build import economics
 from .gain import gains
+from .graph_result import GraphFigures, GraphPrediction
 from .graphs import graph_figures, graph_nodes_missing
 from .health import health_of
 from .inflation import inflation_of
@@ -28,17 +30,7 @@ from .other_work import neighbours
 from .outliers import Outliers, outliers_of
 from .ranks import lost_steps, rank_of_device
 from .replay import predict_graphs
-from .result import (
-    Analysis,
-    Cause,
-    Cycle,
-    DeviceFigures,
-    GraphFigures,
-    GraphPrediction,
-    Health,
-    Provenance,
-    TraceFigures,
-)
+from .result import Analysis, Cause, Cycle, Health, Provenance, TraceFigures
 from .rules import Rules
 from .unpaired import unpaired
 from .verdict import FAULTS, verdict_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .comparison_result import Comparison, Unlike
 from .eager_to_graphs import launched_eagerly
-from .result import Comparison, Provenance, TraceFigures, Unlike
+from .result import Provenance, TraceFigures
 
 GIVEN = "given on the command line"
 """Where an accept length comes from that the user says."""

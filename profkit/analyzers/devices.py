@@ -14,11 +14,11 @@ from .attribution import Attribution
 from .collectives import collective_figures
 from .counters import counter_sampling
 from .cycle import device_steps
+from .device_result import ClassFigures, DeviceFigures, KernelFigures, Parts, PhaseFigures, Window
 from .intervals import union_length
 from .layers import layer_figures
 from .link_use import link_use
 from .matching import MatchedCollectives
-from .result import ClassFigures, DeviceFigures, KernelFigures, Parts, PhaseFigures, Window
 from .rules import Rules
 from .vocabulary import CLASS, CLASSES, PARTS, PHASES
 

@@ -15,9 +15,12 @@ from msgspec import structs
 
 from .attribution import Attribution
 from .collectives import Exposed, exposed_collectives
+from .device_result import DeviceFigures
+from .graph_result import GraphFigures
 from .intervals import union_length
 from .matching import match_collectives
-from .result import ClassSaving, DeviceFigures, GraphFigures, GraphSaving, KernelDifference, Saving, TraceFigures
+from .result import TraceFigures
+from .saving_result import ClassSaving, GraphSaving, KernelDifference, Saving
 from .vocabulary import CLASSES, PHASES
 from .words import a_duration, duration, listed
 

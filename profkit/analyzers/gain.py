@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from .result import Comparison, Gain, GainPart, TraceFigures
+from .comparison_result import Comparison, Gain, GainPart
+from .result import TraceFigures
 from .vocabulary import HOST_PARTS
 from .words import listed, part_name
 

@@ -8,10 +8,10 @@ from profkit.traces import I64, Index
 
 from .arrays import distinct
 from .attribution import Attribution
+from .device_result import DeviceFigures
 from .graph_launches import GraphLaunches, decode_rows, earlier_work, in_graph, median
 from .graph_padding import NO_PADDING, padding_of
 from .graph_result import GraphPhase
-from .result import DeviceFigures
 from .vocabulary import PHASE, PHASES
 
 

@@ -108,3 +108,61 @@ class Fallback(Struct, frozen=True):
     batch_sizes: tuple[int | None, ...]
     extra_ns: int | None
     partial: bool = False
+
+
+class GraphFigures(Struct, frozen=True):
+    """CUDA graphs in the decode steps of one device.
+
+    Launch lead is the end of the previous GPU work minus the start of the next launch call (positive: the host is
+    ahead); it is taken over graph launches, or over all launches where there are no graphs. ``phases`` and ``outside``
+    together hold every op of the decode steps. ``fallback_ns`` is what all fallbacks cost together; ``eager_phases``
+    are forward phases that never ran in a graph though another one did. ``findings`` say in words what stands out.
+    """
+
+    launches_per_step: float | None
+    nodes_per_launch: dict[str, int]
+    ops_outside_graphs_per_step: float | None
+    launch_call_ns_median: int | None
+    first_op_latency_ns_median: int | None
+    launch_lead_ns_median: int | None
+    run_ahead_share: float | None
+    captured_batch_size: int | None
+    phases: dict[str, GraphPhase]
+    outside: tuple[OutsideOps, ...]
+    fallbacks: tuple[Fallback, ...]
+    fallback_ns: int | None
+    eager_phases: tuple[str, ...]
+    boundaries: tuple[Boundary, ...]
+    synchronisations: tuple[Synchronisation, ...]
+    findings: tuple[str, ...] = ()
+
+
+class GraphPrediction(Struct, frozen=True):
+    """The step with its eager forwards in CUDA graphs, re-played. Times are ns per step: median from each step's first
+    op to the next one's, of the slowest rank.
+
+    ``step_ns`` is predicted, between ``low_ns`` and ``high_ns``. ``recorded_ns`` is the recording's; ``as_recorded_ns``
+    the replay's of the recording as it is, and ``explained_ns`` that without the delays that no dependency explains.
+    ``host_pace`` is how long the host takes relative to the recording where its throughput is known without a recorder.
+    ``phases`` are those whose forwards are launched as graphs; the others stay as they were recorded. ``unknown`` says
+    why there is no prediction; the other figures are then ``None`` as far as they are not known.
+    """
+
+    step_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+    recorded_ns: int | None = None
+    as_recorded_ns: int | None = None
+    explained_ns: int | None = None
+    host_pace: float | None = None
+    steps: int = 0
+    phases: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    unknown: str | None = None
+
+    @property
+    def self_check_error(self) -> float | None:
+        """How far the replay of the recording as it is lies off the recorded step, relative to it."""
+        if self.as_recorded_ns is None or not self.recorded_ns:
+            return None
+        return self.as_recorded_ns / self.recorded_ns - 1

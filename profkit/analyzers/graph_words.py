@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .graph_ranks import Disagreement
-from .graph_result import Boundary, Fallback, GraphPhase, Synchronisation
-from .result import GraphFigures
+from .graph_result import Boundary, Fallback, GraphFigures, GraphPhase, Synchronisation
 from .words import counted, duration, listed, share
 
 MAX_LISTED = 6

@@ -8,6 +8,7 @@ from msgspec import structs
 from profkit.traces import I64, Index, OpKind, Trace
 
 from .attribution import Attribution
+from .device_result import DeviceFigures
 from .graph_boundaries import boundaries, crossings
 from .graph_fallbacks import PhaseSteps, eager_phases, fallback_ns, fallbacks
 from .graph_launches import GraphLaunches, decode_rows, graph_launch_rows, graph_launches, launch_leads, median
@@ -15,10 +16,10 @@ from .graph_outside import outside_ops
 from .graph_padding import padding_of
 from .graph_phases import graph_phases
 from .graph_ranks import disagreements
+from .graph_result import GraphFigures
 from .graph_syncs import synchronisations
 from .graph_words import graph_findings, graphs_on_ranks
 from .ranks import rank_of_device
-from .result import DeviceFigures, GraphFigures
 from .vocabulary import PHASES
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from profkit.traces import I64
 
 from .attribution import Attribution
+from .device_result import LayerFigures, LayerKind, LayerTime
 from .module_names import ModuleName
-from .result import LayerFigures, LayerKind, LayerTime
 from .vocabulary import CLASS, PHASE
 
 FORWARDS = ("draft", "verify", "decode")

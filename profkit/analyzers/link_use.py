@@ -13,9 +13,9 @@ from .arrays import occurring
 from .attribution import Attribution
 from .counter_result import LinkUse
 from .counters import MOSTLY, Counter, counters_of
+from .device_result import CollectiveKind
 from .intervals import merge
 from .matching import MatchedCollectives
-from .result import CollectiveKind
 from .vocabulary import PHASES
 from .words import rate, share
 

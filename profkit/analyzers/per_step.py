@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from .attribution import Attribution
 from .collectives import Exposed, exposed_collectives
+from .device_result import CollectiveKind, DeviceFigures, KernelFigures
 from .matching import match_collectives
-from .result import CollectiveKind, DeviceFigures, KernelFigures, TraceFigures
+from .result import TraceFigures
 from .vocabulary import PARTS, PHASES
 
 

@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from .comparison import nearness, unlike
-from .result import TraceFigures, Unlike, Unpaired
+from .comparison_result import Unlike, Unpaired
+from .result import TraceFigures
 from .words import listed
 
 Traces = Sequence[TraceFigures]

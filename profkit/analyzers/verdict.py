@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from .collectives import Exposed, exposed_collectives
 from .contention import contended_transfer
+from .device_result import DeviceFigures
 from .graph_fallbacks import FORWARDS
 from .graph_ranks import disagreements
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
-from .result import Cause, DeviceFigures
+from .result import Cause
 from .slow_collectives import slow_collectives
 from .stragglers import other_processes, stragglers, sync_cause
 from .view import View

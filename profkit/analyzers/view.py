@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attribution import Attribution
+from .device_result import DeviceFigures
+from .graph_result import GraphFigures
 from .lateness import graph_wait
 from .matching import MatchedCollectives, told_steps
 from .other_work import Neighbours
-from .result import Cycle, DeviceFigures, GraphFigures
+from .result import Cycle
 
 ADVICE = {
     "gap_host": "look at what its Python does between the graph launches, and whether its cores are shared",

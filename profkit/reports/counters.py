@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profkit.analyzers.counter_result import CounterSampling, LinkUse, PhaseActivity
+from profkit.analyzers.device_result import DeviceFigures
 from profkit.analyzers.link_use import TITLES, dearest, in_words
-from profkit.analyzers.result import DeviceFigures
 from profkit.analyzers.words import duration, rate, share
 
 from .graph_terminal import Block

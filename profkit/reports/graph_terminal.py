@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from profkit.analyzers.device_result import DeviceFigures
+from profkit.analyzers.graph_result import GraphFigures
 from profkit.analyzers.graph_words import boundary
-from profkit.analyzers.result import DeviceFigures, GraphFigures, TraceFigures
+from profkit.analyzers.result import TraceFigures
 from profkit.analyzers.shortnames import short_name
 from profkit.analyzers.words import duration
 

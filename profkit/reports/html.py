@@ -12,6 +12,7 @@ from markupsafe import Markup
 from profkit.analyzers.attribution import Attribution
 from profkit.analyzers.custom import Answered
 from profkit.analyzers.cycle import slowest_device
+from profkit.analyzers.device_result import DeviceFigures
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.flame import gpu_flame, host_flame
 from profkit.analyzers.inflation_parts import HOST_SHARE
@@ -28,7 +29,7 @@ from profkit.analyzers.per_step import (
     kinds_per_step,
     waits_per_step,
 )
-from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
+from profkit.analyzers.result import Analysis, TraceFigures
 from profkit.analyzers.timeline import StepTimeline, typical_step
 from profkit.analyzers.unpaired import in_one_line
 from profkit.analyzers.words import phase_name

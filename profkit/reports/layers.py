@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
+from profkit.analyzers.device_result import DeviceFigures, LayerTime
 from profkit.analyzers.layers import FORWARDS
-from profkit.analyzers.result import DeviceFigures, LayerTime
 from profkit.analyzers.words import duration, share
 
 from .legend import CLASSES, PHASES

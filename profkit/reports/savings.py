@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profkit.analyzers.diff.sentence import signed
 from profkit.analyzers.eager_to_graphs import NOT_GRAPHS, totals
-from profkit.analyzers.result import GraphSaving
+from profkit.analyzers.saving_result import GraphSaving
 from profkit.analyzers.words import duration
 
 from .diff_cells import direction

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from profkit.analyzers.analysis import prediction_in_words
 from profkit.analyzers.custom import Answered
-from profkit.analyzers.result import Analysis, DeviceFigures, TraceFigures
+from profkit.analyzers.device_result import DeviceFigures
+from profkit.analyzers.result import Analysis, TraceFigures
 from profkit.analyzers.vocabulary import PARTS, PHASES
 from profkit.analyzers.words import counted, duration, share, tokens
 from profkit.traces import printable

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from profkit.analyzers.comparison_result import Comparison, Gain
 from profkit.analyzers.economics.outcome import EVEN, outcome
 from profkit.analyzers.economics.result import Economics, Growth, Outcome
-from profkit.analyzers.result import Analysis, Comparison, Gain
+from profkit.analyzers.result import Analysis
 from profkit.analyzers.words import ranges
 
 from .verdict_budget import BudgetFigure, budget_figure

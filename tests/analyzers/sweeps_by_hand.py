@@ -9,10 +9,11 @@ from msgspec import structs
 
 from profkit.analyzers import Recording, TraceFigures, analyze
 from profkit.analyzers.comparison import compare
+from profkit.analyzers.device_result import Window
 from profkit.analyzers.economics.build import economics
 from profkit.analyzers.economics.result import Economics
 from profkit.analyzers.inflation_result import Inflation
-from profkit.analyzers.result import Analysis, Cycle, Window
+from profkit.analyzers.result import Analysis, Cycle
 from profkit.analyzers.unpaired import unpaired
 from profkit.analyzers.vocabulary import PARTS
 from profkit.traces import StepTimes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from profkit import Recording, analyze
-from profkit.analyzers.result import CollectiveKind
+from profkit.analyzers.device_result import CollectiveKind
 from profkit.traces import Device
 from tests.builders import TraceBuilder
 

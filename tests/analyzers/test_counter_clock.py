@@ -13,8 +13,9 @@ from profkit.analyzers import attribute
 from profkit.analyzers.counter_clock import with_counters_on_clock_of_ops
 from profkit.analyzers.counter_result import CounterSampling
 from profkit.analyzers.counters import counters_of
+from profkit.analyzers.device_result import DeviceFigures
 from profkit.analyzers.intervals import covered_before, merge
-from profkit.analyzers.result import DeviceFigures, TraceFigures
+from profkit.analyzers.result import TraceFigures
 from profkit.traces import Samples, Trace, load_bundle
 from tests.builders import TraceBuilder
 

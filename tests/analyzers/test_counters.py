@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from profkit import Recording, analyze
 from profkit.analyzers.counter_result import CounterSampling
 from profkit.analyzers.counters import Counter, counters_of
+from profkit.analyzers.device_result import DeviceFigures
 from profkit.analyzers.link_use import dearest, in_words
-from profkit.analyzers.result import DeviceFigures, TraceFigures
+from profkit.analyzers.result import TraceFigures
 from profkit.traces import Device, Samples, Trace
 from tests.builders import TraceBuilder
 

@@ -9,7 +9,8 @@ import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers.eager_to_graphs import totals
-from profkit.analyzers.result import Analysis, GraphSaving
+from profkit.analyzers.result import Analysis
+from profkit.analyzers.saving_result import GraphSaving
 from profkit.traces import Run, Trace, open_recordings
 from tests.builders import TraceBuilder
 

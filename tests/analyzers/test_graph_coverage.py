@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from profkit import Recording, analyze
 from profkit.analyzers import attribute
-from profkit.analyzers.result import Boundary, GraphFigures, OutsideOps, Synchronisation, TraceFigures
+from profkit.analyzers.graph_result import Boundary, GraphFigures, OutsideOps, Synchronisation
+from profkit.analyzers.result import TraceFigures
 from profkit.traces import Trace
 from tests.analyzers.engine import Plan, run
 from tests.analyzers.random_traces import traces

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.analyzers.graph_result import PaddedBatch
-from profkit.analyzers.result import Fallback
+from profkit.analyzers.graph_result import Fallback, PaddedBatch
 from profkit.traces import Run, Trace
 from tests.analyzers.engine import Plan, run
 from tests.analyzers.test_graph_coverage import figures_of, graphs_of

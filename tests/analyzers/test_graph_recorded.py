@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit import Recording, analyze, open_trace
-from profkit.analyzers.result import GraphFigures, TraceFigures
+from profkit.analyzers.graph_result import GraphFigures
+from profkit.analyzers.result import TraceFigures
 from profkit.traces import Trace
 from tests.analyzers.test_graph_coverage import check_sums
 from tests.shared_files import shared

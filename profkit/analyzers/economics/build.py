@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import structs
 
 from ..comparison import timed_ns
+from ..comparison_result import Comparison
 from ..eager_to_graphs import launched_eagerly
 from ..gain import gains
-from ..result import Comparison, TraceFigures, sweep_of
+from ..result import TraceFigures, sweep_of
 from .break_even import crossing, spread_of_ratio
 from .decoding import decoding_of
 from .growth import growth_of

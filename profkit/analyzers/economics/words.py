@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..result import Gain
+from ..comparison_result import Gain
 from ..words import duration, listed, part_name, share
 from .outcome import VERBS, outcome_of, outcomes_in_words, speedup_of
 from .result import Crossing, Crossover, Decided, Lever, Outcome, Range, Row

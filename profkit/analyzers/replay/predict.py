@@ -9,10 +9,10 @@ from profkit.traces import F64
 
 from ..arrays import distinct
 from ..attribution import Attribution
+from ..graph_result import GraphPrediction
 from ..graphs import graph_nodes_missing
 from ..matching import MatchedCollectives
 from ..ranks import lost_steps
-from ..result import GraphPrediction
 from ..vocabulary import PHASES
 from ..words import counted, duration
 from .build import build_model

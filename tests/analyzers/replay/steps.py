@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from profkit.analyzers import attribute
+from profkit.analyzers.graph_result import GraphPrediction
 from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import Model, build_model, predict_graphs, simulate
 from profkit.analyzers.replay.forwards import forwards_of
 from profkit.analyzers.replay.steps import periods, step_ns
 from profkit.analyzers.replay.transform import Launching, graph_launched
-from profkit.analyzers.result import GraphPrediction
 from profkit.traces import Trace
 from tests.builders import TraceBuilder
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from profkit.analyzers import attribute
+from profkit.analyzers.graph_result import GraphPrediction
 from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.replay import build_model
 from profkit.analyzers.replay.forwards import forwards_of
 from profkit.analyzers.replay.predict import believed, predict_model
-from profkit.analyzers.result import GraphPrediction
 from profkit.traces import Trace
 from tests.analyzers.replay.steps import launches, predicted
 from tests.builders import TraceBuilder

@@ -105,3 +105,15 @@ def by_hand() -> list[TraceFigures]:
         traces.append(step("plain", batch, even(plain * MS), {("decode", "compute"): plain * MS}, rate=rates[0]))
         traces.append(step("speculative", batch, even(cycle * MS), verify, 3.0, rates[1]))
     return traces
+
+
+def unmeasured() -> list[TraceFigures]:
+    """The sweep by hand, of which no throughput is known."""
+    return [structs.replace(t, provenance=structs.replace(t.provenance, tokens_per_s=None)) for t in by_hand()]
+
+
+def counted_twice(trace: TraceFigures, before: float, after: float) -> TraceFigures:
+    """``trace``, whose throughput was counted before and after the recording."""
+    mean = (before + after) / 2
+    twice = structs.replace(trace.provenance, tokens_per_s=mean, tokens_per_s_before=before, tokens_per_s_after=after)
+    return structs.replace(trace, provenance=twice)

@@ -18,8 +18,7 @@ from profkit.reports.verdict_budget import budget_figure
 from profkit.reports.verdict_figures import break_even_figure, cycle_figure, throughput_figure
 from profkit.reports.verdict_scales import Scale, spaced
 from profkit.traces import StepTimes
-from tests.analyzers.sweeps_by_hand import MS, Cells, analysis_of, by_hand, economics_of, even, step
-from tests.analyzers.test_economics import counted_twice
+from tests.analyzers.sweeps_by_hand import MS, Cells, analysis_of, by_hand, counted_twice, economics_of, even, step
 from tests.reports.pages import analysed, page, speculative
 from tests.reports.test_verdict_page import many
 

@@ -45,13 +45,12 @@ from .legend import CLASSES, GRAPH_ROWS, PARTS, PHASES, SKEW, TERMS, TRANSFER, E
 from .payload import Embedded, embed, flame_columns, timeline_columns, words
 from .savings import TITLES as SAVINGS
 from .savings import phase_cells, saving_bars
+from .tabs import chosen_by_sweep, tabs
 from .verdict import outcome_of, untold_comparisons, untold_gains, verdict_views
 
 SCRIPTS = ("format.js", "payload.js", "flame.js", "flame_view.js", "timeline.js", "timeline_tracks.js",
            "timeline_view.js", "tables.js", "charts.js", "widgets.js", "page.js")  # fmt: skip
 UNEVEN = 4
-TABS = 24
-"""More tabs than so many, of several sweeps, are shown one sweep at a time: three rows hold no more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +186,6 @@ def _pieces(budget: Budget) -> list[tuple[Entry, bool, float]]:
         else:
             pieces.append((entry, part.startswith("gap_"), budget.parts[part]))
     return [(entry, waits, value) for entry, waits, value in pieces if value]
-
-
-def tabs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Each recording's sweep, where it is another than that of the tab before, and its name within."""
-    parts = [name.rpartition("/")[::2] for name in names]
-    before = [None, *(sweep for sweep, _ in parts)]
-    return [(sweep if sweep != last else "", own) for (sweep, own), last in zip(parts, before, strict=False)]
-
-
-def chosen_by_sweep(names: Sequence[str]) -> bool:
-    """Whether a list of sweeps stands beside the tabs, which are then those of one sweep."""
-    return len(names) > TABS and len({name.rpartition("/")[0] for name in names}) > 1
 
 
 def _uneven(views: Sequence[View]) -> bool:

@@ -9,7 +9,8 @@ import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers.inflation_recorders import figure
-from profkit.reports.html import TABS, chosen_by_sweep, render_report, tabs
+from profkit.reports.html import render_report
+from profkit.reports.tabs import TABS, chosen_by_sweep, tabs
 from profkit.reports.terminal import render_terminal
 from profkit.traces import RecordingCost, open_recordings
 from tests.reports.chromium import Tab

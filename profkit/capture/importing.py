@@ -30,7 +30,8 @@ class Window:
     ``gaps_after`` and ``gaps_recorded`` the times from decode step to decode step then, and within the recording.
     ``counters`` are the hardware counters that were sampled for it, ``counter_interval_ns`` is how far apart they were
     asked for, ``counter_clock_error_ns`` how exactly their times are known where they had to be moved; ``no_counters``
-    says why the bundle has none of them.
+    says why the bundle has none of them. ``left_behind`` is how many times as long steps are after the recording as
+    before it; ``None`` where they are no longer, or not measured yet.
     """
 
     concurrency: int
@@ -49,12 +50,18 @@ class Window:
     gaps_before: Gaps = field(default_factory=dict)
     gaps_after: Gaps = field(default_factory=dict)
     gaps_recorded: Gaps = field(default_factory=dict)
+    left_behind: RecordingCost | None = None
     counters: Sequence[Row] = ()
     counter_interval_ns: int | None = None
     counter_clock_error_ns: int | None = None
     no_counters: str | None = None
     trace: str | None = None
     failure: str | None = None
+
+    def measured_again(self, rate: float, gaps: Gaps) -> None:
+        """Take up what was measured after the recording."""
+        self.rate_after, self.gaps_after = rate, gaps
+        self.left_behind = left_behind(self.gaps_before, gaps)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -63,11 +70,6 @@ class Window:
         if self.left_behind is not None and self.rate_before is not None:
             return self.rate_before
         return sum(rates) / len(rates) if rates else None
-
-    @property
-    def left_behind(self) -> RecordingCost | None:
-        """How many times as long steps are after the recording as before it; ``None`` where they are no longer."""
-        return left_behind(self.gaps_before, self.gaps_after)
 
     @property
     def _gaps_without(self) -> tuple[Gaps, ...]:

@@ -231,7 +231,7 @@ def _run_concurrency(context: Context, server: Server, concurrency: int, scratch
             record_window(context, server, load, window, scratch, check, patient)
             server.phase = f"resume {window.name}"
             resume(load, check, patient)
-            window.rate_after, window.gaps_after = measure("measure again")
+            window.measured_again(*measure("measure again"))
             if window.left_behind is not None:
                 context.record.remark(left_behind_remark(window.name, window.left_behind), context.say)
             server.phase = f"drain {window.name}"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from profkit.capture.importing import Window
 from profkit.capture.recording_cost import left_behind, recording_cost
 from profkit.capture.step_clock import GAP
 
@@ -105,3 +106,15 @@ def test_what_is_left_behind_by_a_recorder(cost: float, told: bool) -> None:
     if found is not None:
         assert found.ratio == pytest.approx(cost, abs=0.01)
     assert left_behind({}, after) is None and left_behind(before, {}) is None
+
+
+@pytest.mark.parametrize("cost", [1.0, 1.1])
+def test_what_was_measured_before_stands_alone_where_a_recorder_left_something_behind(cost: float) -> None:
+    """Steps are asked for before there are any after the recording, too: to know when to record."""
+    window = Window(1, True, "c1", rate_before=200.0, gaps_before={7: steps(passes(2), noise=0.01)})
+    assert window.left_behind is None and window.step_times is not None and window.step_times.steps == 300
+    window.measured_again(180.0, {7: steps(passes(2), cost=cost, noise=0.01, seed=1)})
+    left = cost > 1.05
+    assert (window.left_behind is not None) == left
+    assert window.tokens_per_s == (200.0 if left else 190.0)
+    assert window.step_times.steps == (300 if left else 600)

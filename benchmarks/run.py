@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -148,7 +149,12 @@ def growth(rows: Sequence[Row]) -> str:
             ops = (own[-1].case.ops or 0) / (own[0].case.ops or 1)
             kind, user, cpu = name.split()[-1], many.user / few.user, many.cpu / few.cpu
             found.append(f"{kind}, {ops:.1f}-fold ops: {user:.1f}-fold user time, {cpu:.1f}-fold processor time")
-    return f"- **Growth** of analyze: {'; '.join(found)}.\n" if found else ""
+    return _point(f"**Growth** of analyze: {'; '.join(found)}.") + "\n" if found else ""
+
+
+def _point(text: str) -> str:
+    """A point of a list, in lines as long as the page's others."""
+    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 SWEEPS = {
@@ -189,7 +195,7 @@ Written by `make bench`; figures are of whole commands, from the start of Python
 - Captures were recorded on two H200 (the Kineto one on one H200). Generated recordings have two ranks and the steps of
   a DFlash server: a draft graph of 105 nodes, a verify graph of 1,071 and 55 ops outside graphs; *eager* ones have a
   launch call for each op, and event records around each collective (`benchmarks/generate.py`).
-{growth(rows)}- Measured on: {where} at the start.
+{growth(rows)}{_point(f"Measured on: {where} at the start.")}
 
 On the reference sweeps:
 

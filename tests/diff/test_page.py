@@ -28,6 +28,7 @@ from profkit.traces import Trace
 from tests.builders import TraceBuilder
 from tests.reports.chromium import Tab, require
 from tests.reports.pages import HOSTILE
+from tests.reports.test_bar import covered
 
 from .pairs import Served, at_concurrency, compared, side_of, trace_of
 
@@ -268,6 +269,15 @@ def test_pairs_have_tabs(tab: Tab, tmp_path: Path) -> None:
     assert tab.js("document.querySelector('#pairs [aria-selected=true]').textContent") == "concurrency 1"
     tab.click_on("#all-pairs [data-select='1']")
     assert tab.js("document.querySelector('#pairs [aria-selected=true]').textContent") == "concurrency 32"
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_no_heading_that_a_link_leads_to_is_behind_the_bar(tab: Tab, tmp_path: Path, width: int) -> None:
+    run = [[trace_of(Served(seed=k, layers=1), 6, 1)] * 4 for k in (1, 2)]
+    made = [[at_concurrency(trace, n) for trace, n in zip(side, (1, 8, 32, 128), strict=True)] for side in run]
+    tab.size(width, 844)
+    show(tab, tmp_path, page(made[0], made[1]))
+    assert covered(tab) == []
 
 
 @pytest.mark.parametrize("width", [1400, 900, 700, 400])

@@ -54,10 +54,16 @@ export function bindTabs(tabs, select) {
       if (!by) return;
       const next = (at + by + tabs.length) % tabs.length;
       select(next);
-      tabs[next].focus();
+      tabs[next].focus({ preventScroll: true });
     });
   });
   for (const link of all('[data-select]')) link.addEventListener('click', () => select(Number(link.dataset.select)));
+}
+
+// Scrolls a tab into view among the others; the page itself stays where it is.
+function showInBox(tab) {
+  const [box, own] = [tab.parentElement.getBoundingClientRect(), tab.getBoundingClientRect()];
+  tab.parentElement.scrollTop += Math.min(0, own.top - box.top) + Math.max(0, own.bottom - box.bottom);
 }
 
 // Only the selected one of `tabs` is reached by the Tab key; `panels` are shown whose `data-<name>` is its number.
@@ -66,7 +72,7 @@ export function markTab(tabs, at, name) {
     tab.setAttribute('aria-selected', place === at);
     tab.tabIndex = place === at ? 0 : -1;
   });
-  tabs[at]?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  if (tabs[at]) showInBox(tabs[at]);
   for (const panel of all(`[data-${name}]`)) panel.hidden = Number(panel.dataset[name]) !== at;
 }
 
@@ -130,12 +136,19 @@ export function followSections() {
   for (const id of links.keys()) observer.observe(document.getElementById(id));
 }
 
+// What a link jumps to stays clear of the bar, which has more rows where the window is narrow or tabs are many.
+function measureBar() {
+  const observer = new ResizeObserver(([bar]) => root.style.setProperty('--bar', `${bar.borderBoxSize[0].blockSize}px`));
+  observer.observe(one('.bar'), { box: 'border-box' });
+}
+
 // Shows the data that the document holds in a page of class `Kind`; charts, where there are any, follow, since Plotly
 // takes a while.
 export async function startPage(Kind) {
   const source = one('#profkit-data');
   const data = JSON.parse(await unpack(source.textContent, source.dataset.encoding));
   root.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  measureBar();
   const page = new Kind(data);
   page.start();
   const plotly = one('#plotly');

@@ -163,6 +163,7 @@ SWEEPS = {
     "diff of two recordings": ("diff", "traces/ep2-dflash/c1-eager", "traces/ep2-dflash/c1"),
     "diff of two sweeps at three concurrencies": ("diff", "traces/ep2", "traces/ep2-dflash"),
     "the same with its page": ("diff", "traces/ep2", "traces/ep2-dflash", "-o"),
+    "every lever at one concurrency": ("whatif", "traces/ep2-dflash/c128", "traces/ep2/c128"),
 }
 """What is done with the reference sweeps of the workspace; a page goes where ``-o`` says."""
 

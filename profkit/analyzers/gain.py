@@ -43,7 +43,7 @@ def _gain(plain: str, speculative: str, rows: list[Comparison], named: dict[str,
     before, after = (_parts(named[row.speculative], row.break_even_accept_len) for row in (low, high))
     parts = tuple(
         GainPart(phase, group, before.get((phase, group), 0.0), after.get((phase, group), 0.0))
-        for phase, group in sorted({*before, *after}, key=lambda key: before.get(key, 0.0) - after.get(key, 0.0))
+        for phase, group in sorted({*before, *after}, key=lambda key: (before.get(key, 0.0) - after.get(key, 0.0), key))
     )
     cost = _cost(low, high, parts, named[high.speculative].provenance.block_size)
     return Gain(plain, speculative, tuple(row.batch_size for row in rows), parts, _text(low, high, cost), cost)

@@ -96,6 +96,8 @@ def test_the_gain_shrinks_with_concurrency(plain: str, speculative: str) -> None
     ends = sum(part.low for part in gain.parts), sum(part.high for part in gain.parts)
     assert ends == pytest.approx((rows[0].break_even_accept_len, rows[2].break_even_accept_len))
     assert (gain.parts[0].phase, gain.parts[0].group) == ("verify", "kernels")
+    order = [(part.low - part.high, part.phase, part.group) for part in gain.parts]
+    assert order == sorted(order), "parts that change alike, as many that do not change, are in order of their names"
     assert gain.text.startswith("the speed-up predicted from steps shrinks from ")
     assert ("verify's collectives +" in gain.cost) == (plain == "ep2") and gain.text.endswith(gain.cost)
     assert [row.predicted_speedup for row in rows] == pytest.approx([row.measured_speedup for row in rows], rel=0.15)

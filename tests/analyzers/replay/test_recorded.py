@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from profkit.analyzers.vocabulary import CLASS
 from profkit.traces import open_recordings, open_trace
 from tests.analyzers.replay.steps import off_by
 from tests.analyzers.test_sweeps import RECORDINGS
+from tests.resources import calls_of
 from tests.shared_files import shared
 
 TRACES = Path(__file__).parents[3] / "traces"
@@ -132,9 +132,7 @@ def test_an_earlier_recording_on_another_machine() -> None:
     assert found.step_ns == pytest.approx(step, rel=0.15)
 
 
-def test_one_replay_takes_less_than_a_second() -> None:
+def test_a_replay_looks_at_each_op_a_few_times() -> None:
     eager = attributed("ep2-dflash/c1-eager")
     model = build_model(eager, match_collectives(eager))
-    begin = time.process_time()
-    simulate(model)
-    assert time.process_time() - begin < 1
+    assert calls_of(lambda: simulate(model)) < 10 * len(eager.trace.ops)

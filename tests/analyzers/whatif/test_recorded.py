@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
 
@@ -169,8 +168,6 @@ def test_one_gpu_is_of_a_series_whatever_its_link() -> None:
     assert {one.link is None for one in series} == {True, False}
 
 
-def test_every_lever_of_a_sweep_takes_seconds() -> None:
-    begin = time.process_time()
+def test_every_lever_of_a_sweep_at_once() -> None:
     found = said(Request(), "ep2-dflash/c128", "ep2/c128")
-    assert time.process_time() - begin < 20
     assert found["ep2-dflash/c128"].baseline == "ep2/c128"

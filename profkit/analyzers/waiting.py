@@ -12,7 +12,7 @@ from profkit.traces import I8, I64
 
 from .attribution import Attribution
 from .lateness import parts_by_fault
-from .matching import Instances, MatchedCollectives, partner_positions
+from .matching import Instances, MatchedCollectives, partner_positions, place_in_step
 from .partition import DeviceTimeline
 from .vocabulary import PARTS, PHASES
 
@@ -23,22 +23,29 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
     """For each device that ``device`` waited for: its waiting by part and phase of that device's excess.
 
     Arrays of shape (parts, phases), in nanoseconds; each sums to the waiting for that device, but for waits without
-    any excess or without an earlier collective, which are left out.
+    any excess, which are left out. A wait before which the recording has no collective is taken to have the causes of
+    the waits at the same place of other steps, and to be no longer than their median.
     """
     own = matched.instances[device]
     parts = {number: parts_by_fault(attribution, timeline) for number, timeline in attribution.devices.items()}
+    place = place_in_step(matched.keys[device])
     causes = {}
     for last in np.unique(own.last[own.skew > 0]).tolist():
         other = matched.instances[last]
         mine = np.flatnonzero((own.last == last) & (own.skew > 0))
         theirs = partner_positions(matched, device, last)[mine]
         began = (mine > 0) & (theirs > 0)
-        mine, theirs = mine[began], theirs[began]
-        causes[last] = _excess(
-            own.skew[mine],
-            _since_previous(attribution.devices[last], parts[last], other, theirs),
-            _since_previous(attribution.devices[device], parts[device], own, mine),
-        )
+        first, mine, theirs = mine[~began], mine[began], theirs[began]
+        skew = own.skew[mine]
+        late = _since_previous(attribution.devices[last], parts[last], other, theirs)
+        usual = _since_previous(attribution.devices[device], parts[device], own, mine)
+        causes[last] = _excess(skew, late, usual)
+        for row in first.tolist():
+            alike = place[mine] == place[row]
+            if alike.any():
+                length = min(float(own.skew[row]), float(np.median(skew[alike])))
+                shared = _excess(skew[alike], late[alike], usual[alike])
+                causes[last] += np.round(shared * (length / int(skew[alike].sum()))).astype(np.int64)
     return causes
 
 

@@ -100,6 +100,7 @@ class Plan:
     It is late in every n-th step from step k on, by ``late_steps`` (n, k).
     """
 
+    late_before_draft: int = 0
     late_before_target: int = 0
     late_steps: tuple[int, int] = (1, 0)
     python_per_launch: int = 2_000
@@ -120,6 +121,10 @@ class Plan:
     orphans: bool = False
     batches: tuple[int, ...] = (1,)
 
+    def is_late(self, step: int) -> bool:
+        every, first = self.late_steps
+        return step % every == first
+
 
 def cycle(rank: Rank, plan: Plan, steps: int) -> Meeting:
     """Speculative decode steps: draft, verify, accept, KV append."""
@@ -128,7 +133,7 @@ def cycle(rank: Rank, plan: Plan, steps: int) -> Meeting:
         if len(rank.step_ends) > 1:
             # The engine reads the tokens of the step before the last one: it runs one step ahead at most.
             rank.block(rank.step_ends[-2], "cudaEventSynchronize")
-        yield from _draft(rank, plan)
+        yield from _draft(rank, plan, number)
         if plan.block_after_draft:
             rank.block(rank.free[7])
         if plan.fetch_after_draft:
@@ -140,9 +145,9 @@ def cycle(rank: Rank, plan: Plan, steps: int) -> Meeting:
         rank.builder.rank(rank.number).range(begin, rank.now, f"step:decode bs={batch}")
 
 
-def _draft(rank: Rank, plan: Plan) -> Meeting:
+def _draft(rank: Rank, plan: Plan, number: int) -> Meeting:
     begin = rank.now
-    rank.python(20_000)
+    rank.python(20_000 + (plan.late_before_draft if plan.is_late(number) else 0))
     rank.launch("gemm", 5_000)
     nodes = _layers(2, int(60_000 * plan.drafter), plan.transfer)
     yield from _forward(rank, plan, nodes, 1_000)
@@ -151,8 +156,7 @@ def _draft(rank: Rank, plan: Plan) -> Meeting:
 
 
 def _target(rank: Rank, plan: Plan, number: int) -> Meeting:
-    every, first = plan.late_steps
-    rank.python(plan.late_before_target if number % every == first else 0)
+    rank.python(plan.late_before_target if plan.is_late(number) else 0)
     begin = rank.now
     rank.python(20_000)
     if plan.wait_before_target:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analyzers.engine import Plan, run
+from tests.analyzers.engine import Plan, run, step_ns
 from tests.analyzers.test_verdict import CALM, cost_of, near, verdict_of
 
 LATE = replace(CALM, late_before_target=8_000_000)
@@ -35,6 +35,25 @@ def test_ranks_that_are_late_in_turn(ranks: int) -> None:
     assert "sync" not in {cause.cause for cause in verdict_of(planted)}
     calm = run(*(CALM,) * ranks, steps=16)
     assert near(sum(cause.ns_per_step for cause in faults), cost_of(planted, calm) / 2)
+
+
+def test_a_rank_that_is_late_before_the_first_collective_of_each_step() -> None:
+    """The recording's first collective has none before it: its wait is taken to be as those of the other steps."""
+    late = replace(CALM, late_before_draft=4_000_000)
+    found = verdict_of(run(CALM, late))[0]
+    assert (found.cause, found.rank, found.phase) == ("straggler_host", 1, "draft")
+    assert near(found.ns_per_step, steady(CALM, late) - steady(CALM, CALM))
+
+
+def test_a_rank_that_begins_late_is_not_blamed_for_it() -> None:
+    """Where no other step waits at that place, there is nothing to go by."""
+    begins_late = replace(CALM, late_before_draft=4_000_000, late_steps=(100, 0))
+    assert [cause.cause for cause in verdict_of(run(CALM, begins_late)) if cause.rank is not None] == []
+
+
+def steady(*plans: Plan) -> float:
+    """The time of a step behind the first ones, which have no run-ahead to use up."""
+    return (16 * step_ns(run(*plans, steps=16), 16) - 8 * step_ns(run(*plans), 8)) / 8
 
 
 def test_a_copy_to_pageable_memory_on_every_rank() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from .collectives import Exposed, exposed_collectives
 from .contention import contended_transfer
 from .device_result import DeviceFigures
+from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
-from .graph_ranks import disagreements
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
@@ -19,8 +19,8 @@ from .result import Cause
 from .slow_collectives import slow_collectives
 from .stragglers import other_processes, stragglers, sync_cause
 from .view import View
-from .vocabulary import PHASE
-from .words import a_duration, duration, launching, listed, share
+from .vocabulary import HOST_PARTS, PHASE
+from .words import a_duration, duration, launching, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
@@ -33,7 +33,6 @@ FAULTS = frozenset(
         "queue", "other_process",
     }
 )  # fmt: skip
-LATE_PARTS = ("gap_sync", "gap_api", "gap_host", "gap_launch")
 
 
 def verdict_of(view: View) -> tuple[Cause, ...]:
@@ -47,8 +46,8 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *_link(view, exposed),
         *_padding(view),
         *_other_process(view),
-        *_eager_fallback(view),
-        *_eager_ranks(view),
+        *eager_fallback(view),
+        *eager_ranks(view),
         *_own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
@@ -77,7 +76,7 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     cells = {
         (part, phase): parts.get(part) or 0
         for phase, parts in figures.phase_partition_ns.items()
-        for part in (*LATE_PARTS, "gap_graph_launch")
+        for part in HOST_PARTS
     }
     part, phase = max(cells, key=lambda cell: cells[cell], default=("gap_host", "step_other"))
     doing = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
@@ -91,7 +90,7 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
 
 def _late_launches(view: View, device: int) -> float:
     """Nanoseconds per step that a device waits for a launch call to come, or to take effect."""
-    return view.per_step(device, *LATE_PARTS, "gap_graph_launch") - view.graph_wait(device)
+    return view.per_step(device, *HOST_PARTS) - view.graph_wait(device)
 
 
 def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
@@ -189,54 +188,6 @@ def _other_process(view: View) -> list[Cause]:
         f"{a_duration(view.step_ns)} step: give the engine GPUs of its own"
     )
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
-
-
-def _eager_fallback(view: View) -> list[Cause]:
-    """What it costs that some steps run without the graphs that others have."""
-    graphs, steps = view.graphs[view.slowest], max(view.devices[view.slowest].steps, 1)
-    cost = (graphs.fallback_ns or 0) / steps
-    if cost <= 0:
-        return []
-    phases = list(dict.fromkeys(row.phase for row in graphs.fallbacks))
-    fallen = {step for row in graphs.fallbacks for step in row.steps}
-    largest = max(view.attribution.trace.run.graph_batch_sizes, default=None)
-    sizes = {size for row in graphs.fallbacks for size in row.batch_sizes if size is not None}
-    beyond = [str(size) for size in sorted(sizes) if largest is not None and size > largest]
-    advice = (
-        f"capture graphs for batch {listed(beyond)}" if beyond else "find out from the server's log what rules them out"
-    )
-    how = "partly without graphs" if all(row.partial for row in graphs.fallbacks) else "without graphs"
-    text = (
-        f"{listed(phases)} {'runs' if len(phases) == 1 else 'run'} {how} in {len(fallen)} of {steps} steps, "
-        f"which costs {duration(cost)} of {a_duration(view.step_ns)} step on average: {advice}"
-    )
-    return [Cause("eager_fallback", None, phases[0] if len(phases) == 1 else None, None, round(cost), text)]
-
-
-def _eager_ranks(view: View) -> list[Cause]:
-    """How much longer ranks wait for their hosts in phases that run in graphs on other ranks only."""
-    causes = []
-    for row in disagreements(view.attribution):
-        late = {d: _late_in(view, d, row.phases) for d in (*row.graphed, *row.eager) if d in view.devices}
-        usual = min((late[device] for device in row.graphed if device in late), default=0.0)
-        for device in row.eager:
-            cost, rank = late.get(device, 0.0) - usual, view.devices[device].rank
-            text = (
-                f"rank {rank} runs {listed(list(row.phases))} without the graphs that other ranks have, and its GPU "
-                f"waits {duration(cost)} of {a_duration(view.step_ns)} step longer for its host there: find out from "
-                "the server's log why it has none"
-            )
-            phase = row.phases[0] if len(row.phases) == 1 else None
-            causes.append(Cause("eager_fallback", rank, phase, None, round(cost), text))
-    return causes
-
-
-def _late_in(view: View, device: int, phases: tuple[str, ...]) -> float:
-    """Nanoseconds per step that a device waits for its host in some phases."""
-    figures = view.devices[device]
-    cells = [figures.phase_partition_ns.get(phase, {}) for phase in phases]
-    waits = sum(cell.get(part) or 0 for cell in cells for part in (*LATE_PARTS, "gap_graph_launch"))
-    return waits / max(figures.steps, 1)
 
 
 def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:

@@ -35,13 +35,13 @@ from .rules import Rules
 from .unpaired import unpaired
 from .verdict import FAULTS, verdict_of
 from .view import View
+from .vocabulary import HOST_PARTS
 from .words import duration, listed, share
 
 SCHEMA = "profkit.analysis/1"
 
 MINOR = 0.1
 """A plain step in which no cause costs so much of it is first of all the model's own work."""
-
 
 MOSTLY = 0.5
 """A cause of which long steps explain so much may be theirs alone."""
@@ -148,10 +148,16 @@ def _exception(verdict: Sequence[Cause], far: Outliers | None) -> str:
     """A second sentence where the first one's cause is mostly that of a few steps."""
     if not verdict or far is None or verdict[0].cause not in FAULTS:
         return ""
-    if far.excess_ns < MOSTLY * verdict[0].ns_per_step * far.of:
+    if sum(max(far.excess_ns[part], 0) for part in _parts_of(verdict[0])) < MOSTLY * verdict[0].ns_per_step * far.of:
         return ""
     few = "that step" if len(far.steps) == 1 else "those steps"
-    return f" But {far.text}: look at what happened in {few}, as means hide it."
+    return f" But {far.text}: look at what happened in {few}, as the average hides it."
+
+
+def _parts_of(cause: Cause) -> set[str]:
+    """The parts in which a cause lies; a rank at fault makes the others wait in collectives."""
+    own = set(HOST_PARTS) if cause.part in HOST_PARTS else {cause.part or "compute"}
+    return own | ({"collective"} if cause.rank is not None else set())
 
 
 def _any_eager(graphs: Collection[GraphFigures]) -> bool:

@@ -66,19 +66,20 @@ class _Pace:
         place = np.searchsorted(self.begin[self.calls], self.begin[call], "left")
         target = np.searchsorted(self.launched, self.begin[launch], "left")
         taken = self.begin[launch] - self.done[place]
-        longer = np.zeros(len(call), np.int64)
-        for row in range(len(call)):
-            usual = self._usual(int(place[row]), int(target[row]))
-            longer[row] = taken[row] - usual if taken[row] > FAR * usual else 0
+        # Launches that are alike: as many launches behind a call of the same site, and of the same name.
+        kinds = np.stack([self.site[place], target - self.behind[place], self.name[target]])
+        alike, which = np.unique(kinds, axis=1, return_inverse=True)
+        usual = np.array([self._usual(*kind) for kind in alike.T.tolist()], np.int64)[which.reshape(-1)]
+        longer: I64 = np.where(taken > FAR * usual, taken - usual, 0)
         return longer
 
-    def _usual(self, place: int, target: int) -> int:
-        """The usual time until the launch that comes as many launches behind a call of the same site."""
-        peer = np.flatnonzero(self.site == self.site[place])
-        there = self.behind[peer] + target - self.behind[place]
-        inside = there < len(self.working)
+    def _usual(self, site: int, behind: int, name: int) -> int:
+        """The usual time from a call of ``site`` until the launch of ``name`` so many launches behind it."""
+        peer = np.flatnonzero(self.site == site)
+        there = self.behind[peer] + behind
+        inside = (there >= 0) & (there < len(self.working))
         peer, there = peer[inside], there[inside]
-        alike = (self.launched[there] < self.next_call[peer]) & (self.name[there] == self.name[target])
+        alike = (self.launched[there] < self.next_call[peer]) & (self.name[there] == name)
         taken = (self.launched[there] - self.done[peer])[alike]
         return int(np.percentile(taken, USUAL)) if len(taken) else np.iinfo(np.int64).max // FAR
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profkit.traces import I32, I64, Bools, Index
+from profkit.traces import I32, I64, Bools
 
 from .arrays import distinct
 from .attribution import Attribution
@@ -69,14 +69,16 @@ def _why_no_activity(attribution: Attribution) -> str:
 
 
 def _node_counts(attribution: Attribution) -> Iterator[Check]:
-    """The same graph must have the same number of kernels each time it is launched; one that is cut off cannot."""
+    """The same graph must have the same number of kernels at each launch; of several steps the edges may be cut off."""
     ops = attribution.trace.ops
     rows = np.flatnonzero((ops.graph_launch >= 0) & attribution.in_decode & (ops.graph_node >= 0))
     if not len(rows):
         return
     (keys,) = pair_keys((ops.pid[rows], ops.graph_launch[rows]))
     _, first, place, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    at_edge = np.isin(np.arange(len(counts)), place[np.isin(rows, _cut_off(attribution))])
+    several = len(distinct(attribution.step[rows])) >= MIN_STEPS * len(attribution.devices)
+    edges = edge_ops(attribution) if several else np.empty(0, np.intp)
+    at_edge = np.isin(np.arange(len(counts)), place[np.isin(rows, edges)])
     least, most = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
     np.minimum.at(least, place, ops.graph_node[rows])
     np.maximum.at(most, place, ops.graph_node[rows])
@@ -87,17 +89,6 @@ def _node_counts(attribution: Attribution) -> Iterator[Check]:
         yield Check("graph_node_counts", "warn", detail)
     else:
         yield Check("graph_node_counts", "ok", "each graph has the same number of kernels at every launch")
-
-
-def _cut_off(attribution: Attribution) -> Index:
-    """The ops with which recordings of devices begin or end inside a step."""
-    cut, edges = cut_steps(attribution), edge_ops(attribution).reshape(-1, 2).tolist()
-    both = (
-        (row, end in cut.get(device, {}))
-        for device, rows in zip(attribution.devices, edges, strict=True)
-        for end, row in zip(("begins", "ends"), rows, strict=True)
-    )
-    return np.array([row for row, inside in both if inside], np.intp)
 
 
 def _uneven(pid: I64, device: I32, node: I64, counts: I64, whole: Bools) -> int:

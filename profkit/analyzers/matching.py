@@ -80,7 +80,7 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
         device: np.where(np.isin(instances.step, common), _keys(instances.step, codes[device]), UNKNOWN)
         for device, instances in found.items()
     }
-    differ = common[np.any([_differ(count) for count in counts], axis=0)] if mismatches else common[:0]
+    differ = common[np.any([_differ(count) for count in counts if count], axis=0)] if mismatches else common[:0]
     # Clocks are compared where nothing is missing: elsewhere the order says nothing.
     alike = {d: np.where(np.isin(found[d].step, differ), UNKNOWN, own) for d, own in keys.items()}
     pairs = pairs_of(found, alike)
@@ -183,7 +183,7 @@ def _counts(
 
 
 def _differ(counts: dict[int, I64]) -> Bools:
-    table = np.stack(list(counts.values())) if counts else np.zeros((1, 0), np.int64)
+    table = np.stack(list(counts.values()))
     differ: Bools = (table != table[0]).any(axis=0)
     return differ
 

@@ -24,9 +24,10 @@ class Neighbours:
 def neighbours(attribution: Attribution) -> dict[int, Neighbours]:
     """Who else works on each device, where the engine's processes work on it too."""
     ops = attribution.trace.ops
-    engine = distinct(ops.pid[attribution.step >= 0])
+    ranks = [process.pid for process in attribution.trace.processes if process.rank is not None]
+    engine = distinct(np.append(ops.pid[attribution.step >= 0], np.array(ranks, ops.pid.dtype)))
     others = np.setdiff1d(distinct(ops.pid), engine)
-    if not len(engine) or not len(others):
+    if not np.any(attribution.step >= 0) or not len(others):
         return dict.fromkeys(attribution.devices, Neighbours((), 0))
     foreign = np.isin(ops.pid, others)
     return {device: _on(attribution, device, foreign) for device in attribution.devices}

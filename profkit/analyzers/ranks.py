@@ -17,7 +17,6 @@ from .steps import DECODE, spans_at
 LAUNCH = re.compile(r"Launch(?!Host)")
 """API calls that start work on the GPU, under any of their names."""
 
-
 WHOLE = 0.95
 """A step at the end of a recording with a smaller share of the usual ops is cut off."""
 
@@ -102,17 +101,20 @@ def edge_ops(attribution: Attribution) -> Index:
 def cut_steps(attribution: Attribution) -> dict[int, dict[str, float]]:
     """For each device with any: ``begins`` or ``ends``, and what share of a decode step's usual ops it has there.
 
-    Only where the first or the last op of the recording belongs to a decode step that has clearly fewer than usual.
+    Only where the first or the last op of the recording belongs to a decode step that has clearly fewer than others of
+    its batch size.
     """
     cut: dict[int, dict[str, float]] = {}
     edges = attribution.step[edge_ops(attribution)].reshape(-1, 2)
     for device, ends in zip(attribution.devices, edges.tolist(), strict=True):
         mine = (attribution.trace.ops.device == device) & attribution.in_decode
         steps, counts = np.unique(attribution.step[mine], return_counts=True)
+        batch = attribution.plan.steps.batch_size[steps]
         for end, step in zip(("begins", "ends"), ends, strict=True):
-            here = counts[steps == step]
-            if len(here) and len(counts) >= MIN_STEPS and here[0] < WHOLE * np.median(counts):
-                cut.setdefault(device, {})[end] = float(here[0] / np.median(counts))
+            here = np.flatnonzero(steps == step)
+            alike = counts[np.isin(batch, batch[here])]
+            if len(here) and len(alike) >= MIN_STEPS and counts[here[0]] < WHOLE * np.median(alike):
+                cut.setdefault(device, {})[end] = float(counts[here[0]] / np.median(alike))
     return cut
 
 

@@ -11,7 +11,7 @@ from profkit.traces import I64, UNKNOWN, Bools
 from .attribution import Attribution
 from .collectives import message_sizes
 from .matching import MatchedCollectives, place_in_step
-from .vocabulary import PHASES
+from .vocabulary import PART, PHASES
 from .words import counted, duration, in_phase
 
 FAR = 3
@@ -23,7 +23,7 @@ FEW, MOST = 0.1, 0.3
 
 @dataclass(frozen=True, slots=True)
 class SlowCollectives:
-    """The slow collectives of one kind: how many a step has, what they take of it, and what the others usually do."""
+    """The slow collectives of one kind: how many a step has, their exposed transfer, and what is usual."""
 
     kind: str
     phase: str
@@ -51,16 +51,20 @@ def slow_collectives(attribution: Attribution, matched: MatchedCollectives, devi
     rule[at] = attribution.collective[row]
     usual = {code: float(np.median(typical[rule == code])) for code in np.unique(rule).tolist()}
     slow = typical > FAR * np.array([usual[code] for code in rule.tolist()])
-    if not 0 < slow.sum() <= FEW * len(place) or transfer[slow[at]].sum() < MOST * transfer.sum():
+    timeline = attribution.devices[device]
+    owner, segment, length = timeline.within(own.end[paired] - transfer, own.end[paired])
+    alone = np.where(timeline.part[segment] == PART["collective"], length, 0)
+    exposed = np.bincount(owner, weights=alone, minlength=len(paired)).astype(np.int64)
+    if not 0 < slow.sum() <= FEW * len(place) or exposed[slow[at]].sum() < max(MOST * exposed.sum(), 1):
         return None
     steps = len(np.unique(own.step[paired]))
     kinds = [code for code in usual if np.any(slow & (rule == code))]
-    found = (_of_kind(attribution, row, (slow & (rule == code))[at], transfer, usual[code], steps) for code in kinds)
+    found = (_of_kind(attribution, row, (slow & (rule == code))[at], exposed, usual[code], steps) for code in kinds)
     return max(found, key=lambda one: one.ns_per_step)
 
 
 def _of_kind(
-    attribution: Attribution, row: I64, these: Bools, transfer: I64, usual: float, steps: int
+    attribution: Attribution, row: I64, these: Bools, exposed: I64, usual: float, steps: int
 ) -> SlowCollectives:
     sizes = np.unique(message_sizes(attribution)[row[these]])
     phases = np.bincount(attribution.phase[row[these]])
@@ -68,7 +72,7 @@ def _of_kind(
         kind=attribution.collective_rules[int(attribution.collective[row[these][0]])].value,
         phase=PHASES[int(np.argmax(phases))],
         per_step=max(round(int(these.sum()) / steps), 1),
-        ns_per_step=round(int(transfer[these].sum()) / steps),
+        ns_per_step=round(int(exposed[these].sum()) / steps),
         usual_ns=round(usual),
         bytes=int(sizes[0]) if len(sizes) == 1 and sizes[0] >= 0 else None,
     )

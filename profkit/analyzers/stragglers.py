@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from profkit.traces import F64
@@ -35,6 +37,8 @@ LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 """Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
+
+OF_ITS_OWN = "if it is not the engine's, give the engine GPUs of its own"
 
 COPIES = (
     "its GPU copies longer (mostly {phase}): copy less or from pinned memory, keep the data on the GPU, or copy it "
@@ -90,12 +94,14 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
     if neighbour:
         text = (
             f"{waits} {rank}, {duration(neighbour)} of it because "
-            f"{other_processes(view.neighbours[late].pids)} keeps its GPU: give the engine GPUs of its own"
+            f"{other_processes(view.neighbours[late].pids)} occupies its GPU: {OF_ITS_OWN}"
         )
         causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
-        part, phase = _dearest(longer, parts)
+        # Of several parts the one that costs most in all phases together, and of it the dearest phase.
+        part = max(parts, key=lambda name: longer[PART[name]].sum())
+        _, phase = _dearest(longer, (part,))
         why = COPIES if part == "copy" else why
         text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=in_phase(phase))}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))
@@ -117,8 +123,9 @@ def _without_neighbours(view: View, late: int, longer: F64) -> tuple[F64, float]
 
 def other_processes(pids: tuple[int, ...]) -> str:
     """The neighbours in words, as a singular subject."""
-    dearest = f"another process ({pids[0]}), which runs no step of the engine,"
-    return dearest if len(pids) == 1 else f"other work than the engine's (most of it by process {pids[0]})"
+    if len(pids) == 1:
+        return f"process {pids[0]}, of which no step is named,"
+    return f"work of {len(pids)} processes of which no step is named (most of it of process {pids[0]})"
 
 
 def _others_wait(view: View, late: int) -> str:
@@ -139,12 +146,15 @@ def sync_cause(view: View, blocking: Blocking, cost: float, rank: int | None, ef
     """The sentence names the dearest call and where it stands."""
     trace = view.attribution.trace
     row = int(blocking.row[np.argmax(blocking.idle)])
-    api = trace.strings[trace.launches.api[row]]
+    api = re.sub(r"_v\d+$", "", trace.strings[trace.launches.api[row]])
     phase = _phase_at(view, row)
     where = f"rank {rank}'s host" if rank is not None else "the host"
+    held = "Memcpy" in api and "Async" in api
+    call = f"{api} of pageable memory, which blocks," if held else f"blocking {api}"
+    advice = "copy to pinned memory" if held else "keep its result on the GPU"
     text = (
-        f"a blocking {api} {in_phase(phase)} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
-        f"{duration(view.step_ns)} step; keep its result on the GPU, or read it one step later"
+        f"a {call} {in_phase(phase)} takes the run-ahead of {where} away: {effect}, {duration(cost)} of a "
+        f"{duration(view.step_ns)} step; {advice}, or read it one step later"
     )
     return Cause("sync", rank, phase, "gap_sync", round(cost), text)
 

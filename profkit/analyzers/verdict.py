@@ -1,8 +1,8 @@
 """The verdict: what holds the step back, what removing it would give, and one sentence to act on for each cause.
 
-Faults (a late host, a straggler, a blocking call, a busy link, padding, a fallback to eager, a queue) that cost at
-least ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work included, dearest
-first.
+Faults (a late host, a straggler, a blocking call, a busy link, padding, a fallback to eager, a queue, another process)
+that cost at least ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work
+included, dearest first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .lateness import Blocking, blocking_cost
 from .link_use import dearest, in_words
 from .result import Cause
 from .slow_collectives import slow_collectives
-from .stragglers import other_processes, stragglers, sync_cause
+from .stragglers import OF_ITS_OWN, other_processes, stragglers, sync_cause
 from .view import View
 from .vocabulary import HOST_PARTS, PHASE
-from .words import a_duration, duration, launching, share
+from .words import a_duration, counted, duration, launching, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
@@ -131,7 +131,7 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         advice = f"look at {'that one' if slow.per_step == 1 else 'those'} first; {advice}"
     text = (
         f"the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
-        f"{count:.0f} collectives{measured}: {advice}"
+        f"{counted(round(count), 'collective')}{measured}: {advice}"
     )
     own = max(0.0, transfer[least] - contended.excess_ns / steps)
     return [*causes, Cause("link_bound", None, _dearest_phase(view, "collective"), "collective", round(own), text)]
@@ -184,8 +184,8 @@ def _other_process(view: View) -> list[Cause]:
         return []
     whose = "the GPU" if len(cost) == 1 else "every rank's GPU"
     text = (
-        f"{other_processes(found[least].pids)} keeps {whose} for {duration(cost[least])} of "
-        f"{a_duration(view.step_ns)} step: give the engine GPUs of its own"
+        f"{other_processes(found[least].pids)} occupies {whose} for {duration(cost[least])} of "
+        f"{a_duration(view.step_ns)} step: {OF_ITS_OWN}"
     )
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
 

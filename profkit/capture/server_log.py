@@ -15,7 +15,7 @@ KEPT_LINES = 4000
 SHOWN_LINES = 40
 CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .+")
 NO_AGENT = "Agent launcher failed."
-"""What nsys says, and all that it says, where an nsys that was killed in its first 0.1 s left a lock behind."""
+"""The last that nsys says where one that was killed in its first 0.1 s left a lock behind."""
 LOCKED = (
     "nsys cannot start its agent, as after one that was killed while it started: when no nsys is in use, end the "
     "processes `nsys --start-agent`, remove /dev/shm/NSys-*, and try again"
@@ -80,7 +80,8 @@ class ServerLog:
     def cause(self) -> str | None:
         """What the last exception in the log says; what to do where the recorder could not even start."""
         with self._lock:
-            if [line.strip() for _, _, line in self._lines if line.strip()] == [NO_AGENT]:
+            said = [line.strip() for _, _, line in self._lines if line.strip()]
+            if said[-1:] == [NO_AGENT]:
                 return LOCKED
             found = (CAUSE.search(line) for _, _, line in reversed(self._lines))
             return next((match[0][:200] for match in found if match), None)

@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from typing import TextIO
@@ -28,6 +29,9 @@ COMMANDS = {
     "init": "init",
 }
 """Command names and the module of this package that holds each; loaded when used, for a quick start."""
+
+
+APART_S = 1.0
 
 
 class _Commands(click.Group):
@@ -66,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(f"{error.format_message()} (see `profkit --help`)", 2)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("stopped", 130)
+        return _stopped()
     except BrokenPipeError:
         # The reader of our output went away, as `head` does; nothing more can be said to it.
         sys.stderr.close()
@@ -104,16 +108,30 @@ def _fail(message: str, status: int) -> int:
 
 
 def entry() -> None:
-    """The console script. Ctrl-C stops it once; pressed again on the way out it changes nothing."""
+    """The console script. Ctrl-C pressed once more on the way out changes nothing."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop_once)
+        signal.signal(signal.SIGINT, _Pressed())
     try:
         status = main()
     except KeyboardInterrupt:
-        status = _fail("stopped", 130)
+        status = _stopped()
     sys.exit(status)
 
 
-def _stop_once(*_: object) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
+class _Pressed:
+    """Raises ``KeyboardInterrupt``, but not for a signal within a second of another: a held key repeats."""
+
+    def __init__(self) -> None:
+        self._last = -APART_S
+
+    def __call__(self, *_: object) -> None:
+        now = time.monotonic()
+        quiet_s, self._last = now - self._last, now
+        if quiet_s >= APART_S:
+            raise KeyboardInterrupt
+
+
+def _stopped() -> int:
+    if isinstance(signal.getsignal(signal.SIGINT), _Pressed):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _fail("stopped", 130)

@@ -56,6 +56,18 @@ def test_both_ranks_are_cut_off(whole: Trace) -> None:
     assert told(figures_of(whole), "cut_steps") == []
 
 
+@pytest.mark.parametrize("kept", [0, 2, 20])
+def test_a_graph_that_the_recording_cuts_off_is_no_loss(whole: Trace, kept: int) -> None:
+    """Only its last few kernels are there, or a few are missing: the step has nearly all its ops."""
+    ops = whole.ops
+    mine = np.flatnonzero((ops.pid == 101) & (ops.graph_launch >= 0))
+    first = np.flatnonzero((ops.pid == 101) & (ops.graph_launch == ops.graph_launch[mine[0]]))
+    begins = first[len(first) - 1 - kept] if kept < len(first) else first[1]
+    gone = np.flatnonzero((ops.pid == 101) & (ops.start < ops.start[begins]))
+    figures = figures_of(replace(whole, ops=ops.take(np.setdiff1d(np.arange(len(ops)), gone))))
+    assert told(figures, "graph_node_counts") == []
+
+
 @pytest.mark.parametrize(("start", "end"), [(0.47, 0.52), (0.515, 0.53)])
 def test_records_lost_in_the_middle_are_no_cut(whole: Trace, start: float, end: float) -> None:
     figures = figures_of(without(whole, 101, start, end))

@@ -25,9 +25,9 @@ def test_one_long_step_of_one_rank() -> None:
     figures = figures_of(run(CALM, SLOW_ONCE, steps=20))
     assert (figures.verdict[0].cause, figures.verdict[0].rank) == ("straggler_host", 1)
     (told,) = outliers_in(figures)
-    assert told.startswith("1 of 20 steps takes 6") and "(step 7)" in told
+    assert told.startswith("1 of 20 steps takes 6") and "(step 7, counted from 0)" in told
     assert " But 1 of 20 steps takes 6" in figures.summary
-    assert figures.summary.endswith("look at what happened in that step, as means hide it.")
+    assert figures.summary.endswith("look at what happened in that step, as the average hides it.")
 
 
 def test_long_steps_that_are_no_exception() -> None:

@@ -16,7 +16,7 @@ def test_another_process_on_one_rank() -> None:
     first, *rest = verdict_of(planted)
     assert (first.cause, first.rank, first.phase) == ("straggler_compute", 1, "outside")
     assert near(first.ns_per_step, cost_of(planted, run(CALM, CALM, CALM)))
-    assert "another process (9001)" in first.text and "ranks 0 and 2 wait 1.00 ms" in first.text
+    assert "process 9001, of which no step is named," in first.text and "ranks 0 and 2 wait 1.00 ms" in first.text
     assert {cause.cause for cause in rest} <= WORK
 
 
@@ -32,7 +32,7 @@ def test_another_process_on_the_only_gpu() -> None:
     planted = run(BUSY)
     first = verdict_of(planted)[0]
     assert (first.cause, first.rank) == ("other_process", None)
-    assert "process (9000)" in first.text and "keeps the GPU for 1.00 ms" in first.text
+    assert "process 9000" in first.text and "occupies the GPU for 1.00 ms" in first.text
 
 
 def test_another_process_beside_a_slow_gpu() -> None:
@@ -40,7 +40,7 @@ def test_another_process_beside_a_slow_gpu() -> None:
     planted = run(CALM, replace(BUSY, speed=1.5))
     named = [cause for cause in verdict_of(planted) if cause.rank is not None]
     assert {(cause.cause, cause.rank) for cause in named} == {("straggler_compute", 1)}
-    (neighbour,) = (cause.ns_per_step for cause in named if "another process (9001)" in cause.text)
+    (neighbour,) = (cause.ns_per_step for cause in named if "process 9001, of which no step is named," in cause.text)
     assert near(neighbour, 1_000_000)
     assert near(sum(cause.ns_per_step for cause in named), cost_of(planted, run(CALM, CALM)))
 

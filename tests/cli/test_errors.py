@@ -348,6 +348,39 @@ def test_interrupted_in_a_burst(step: Path) -> None:
     assert (process.returncode, said.lstrip("\n")) == (130, "profkit: stopped\n")
 
 
+SWALLOWING = """
+import time
+import profkit.cli.analyze
+from profkit.cli import entry
+
+class Held:
+    def __del__(self):
+        time.sleep(60)
+
+def wait(*_):
+    held = Held()
+    print("here", flush=True)
+    del held
+    print("here", flush=True)
+    time.sleep(60)
+
+profkit.cli.analyze.recordings_at = wait
+entry()
+"""
+
+
+def test_an_interrupt_that_python_drops_is_not_the_last(step: Path) -> None:
+    """One that comes in a finaliser is printed and forgotten: a second press has to stop the program all the same."""
+    command = [sys.executable, "-c", SWALLOWING, "analyze", str(step)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for apart_s in (0.3, 1.2):
+            assert process.stdout and process.stdout.readline() == "here\n"
+            time.sleep(apart_s)
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and said.splitlines()[-1] == "profkit: stopped"
+
+
 def test_a_fault_of_our_own_is_one_line_too(command: Command, step: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("division\nby zero")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import strategies as st
 
 from profkit.traces import Trace
@@ -21,6 +23,7 @@ lengths = st.integers(0, 12)
 def traces(draw: st.DrawFn, ranks: int = 2) -> Trace:
     """A trace of up to ``ranks`` ranks with 2 steps each, whose rows lie anywhere, host and GPU alike."""
     builder = TraceBuilder()
+    communicator = draw(st.sampled_from((None, "decoding")))
     for rank in range(draw(st.integers(1, ranks))):
         builder.rank(rank)
         _steps(draw, builder)
@@ -30,8 +33,24 @@ def traces(draw: st.DrawFn, ranks: int = 2) -> Trace:
             # One all-reduce a step, on every rank: the ranks can be matched.
             start = draw(st.integers(step * 30 + 1, step * 30 + 25))
             begin = draw(times)
-            builder.launch(start, start + draw(lengths), "all_reduce", begin, begin + draw(lengths), 8)
+            _all_reduce(builder, communicator, start, draw(lengths), begin, draw(lengths))
+        if communicator and draw(st.booleans()):
+            _all_reduce(builder, "prefilling", 61, 2, 80, 4)
     return builder.trace()
+
+
+@st.composite
+def damaged_traces(draw: st.DrawFn) -> Trace:
+    """Traces that lost up to three ops."""
+    trace = draw(traces())
+    lost = draw(st.sets(st.integers(0, len(trace.ops) - 1), max_size=3))
+    return replace(trace, ops=trace.ops.take(np.setdiff1d(np.arange(len(trace.ops)), list(lost))))
+
+
+def _all_reduce(builder: TraceBuilder, communicator: str | None, call: int, took: int, begin: int, length: int) -> None:
+    if communicator:
+        builder.collective_call(call, call + took + 1, "all_reduce", communicator)
+    builder.launch(call, call + took, "all_reduce", begin, begin + length, 8)
 
 
 def _steps(draw: st.DrawFn, builder: TraceBuilder) -> None:

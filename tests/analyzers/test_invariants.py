@@ -26,7 +26,7 @@ from profkit.traces import Ranges, Trace
 from profkit.traces.model import Table
 from profkit.traces.ranges import nest
 from tests.analyzers.plain import RULES, Plain
-from tests.analyzers.random_traces import lengths, times, traces
+from tests.analyzers.random_traces import damaged_traces, lengths, times, traces
 from tests.builders import TraceBuilder
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -116,6 +116,18 @@ def test_blame_is_what_the_last_rank_did(trace: Trace) -> None:
                 expected[part] += ns
         blamed = figures.devices[str(device)].collectives.skew_blame_ns
         assert {part: ns for part, ns in blamed.items() if ns} == dict(expected)
+
+
+@settings(few, max_examples=150)
+@given(damaged_traces())
+def test_lost_records_never_end_in_an_error(trace: Trace) -> None:
+    figures, attribution = figures_of(trace), attribute(trace, RULES)
+    attribution.check()
+    assert figures.summary
+    for device in figures.devices.values():
+        known = [ns for ns in device.partition_ns.values() if ns is not None]
+        if device.window is not None and len(known) == len(PARTS):
+            assert sum(known) == device.window.wall_ns
 
 
 @few

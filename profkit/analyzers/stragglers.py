@@ -38,7 +38,7 @@ LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
 
-OF_ITS_OWN = "if it is not the engine's, give the engine GPUs of its own"
+OF_ITS_OWN = "if that work is not the engine's own, give the engine GPUs of its own"
 
 COPIES = (
     "its GPU copies longer (mostly {phase}): copy less or from pinned memory, keep the data on the GPU, or copy it "

@@ -324,11 +324,12 @@ from profkit.cli import entry
 
 class Held:
     def __del__(self):
-        time.sleep(0.1)
+        time.sleep({held_s})
 
 def wait(*_):
     held = Held()
     print("here", flush=True)
+    {then}
     time.sleep(60)
 
 profkit.cli.analyze.recordings_at = wait
@@ -336,11 +337,20 @@ entry()
 """
 
 
+def busy(step: Path, held_s: float, then: str = "pass") -> subprocess.Popen[str]:
+    """An analysis that takes a minute; what it holds takes ``held_s`` to be cleared up."""
+    command = [sys.executable, "-c", BUSY.format(held_s=held_s, then=then), "analyze", str(step)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_busy(process: subprocess.Popen[str]) -> None:
+    assert process.stdout and process.stdout.readline() == "here\n"
+
+
 def test_interrupted_in_a_burst(step: Path) -> None:
     """What comes while it says so and clears up changes neither the line nor the status."""
-    command = [sys.executable, "-c", BUSY, "analyze", str(step)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stdout.readline() == "here\n"
+    with busy(step, 0.1) as process:
+        wait_until_busy(process)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.0005)
@@ -348,33 +358,11 @@ def test_interrupted_in_a_burst(step: Path) -> None:
     assert (process.returncode, said.lstrip("\n")) == (130, "profkit: stopped\n")
 
 
-SWALLOWING = """
-import time
-import profkit.cli.analyze
-from profkit.cli import entry
-
-class Held:
-    def __del__(self):
-        time.sleep(60)
-
-def wait(*_):
-    held = Held()
-    print("here", flush=True)
-    del held
-    print("here", flush=True)
-    time.sleep(60)
-
-profkit.cli.analyze.recordings_at = wait
-entry()
-"""
-
-
 def test_an_interrupt_that_python_drops_is_not_the_last(step: Path) -> None:
     """One that comes in a finaliser is printed and forgotten: a second press has to stop the program all the same."""
-    command = [sys.executable, "-c", SWALLOWING, "analyze", str(step)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with busy(step, 60, 'del held; print("here", flush=True)') as process:
         for apart_s in (0.3, 1.2):
-            assert process.stdout and process.stdout.readline() == "here\n"
+            wait_until_busy(process)
             time.sleep(apart_s)
             process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)

@@ -57,12 +57,13 @@ def outliers_of(attribution: Attribution, device: int) -> Outliers | None:
     steps = device_steps(attribution, device)
     wall = step_walls(attribution, device, steps)
     known = wall >= 0
-    usual = _usual_walls(wall, attribution.plan.steps.batch_size[steps.row])
+    batch = attribution.plan.steps.batch_size[steps.row]
+    usual = _usual_walls(wall, batch)
     far = np.flatnonzero(known & (usual > 0) & (wall > FAR * usual))
     excess = int((wall - usual)[far].sum())
     if not 0 < len(far) <= MOST_SHARE * known.sum() or excess < MIN_EXCESS * int(wall[known].sum()):
         return None
-    parts = _excess_by_part(attribution.devices[device], steps.first_op, wall, far)
+    parts = _excess_by_part(attribution.devices[device], steps.first_op, wall, batch, far)
     return Outliers(tuple(far.tolist()), tuple(wall[far].tolist()), int(np.median(usual[far])), len(wall), parts)
 
 
@@ -76,9 +77,10 @@ def _usual_walls(wall: I64, batch: I64) -> I64:
     return usual
 
 
-def _excess_by_part(timeline: DeviceTimeline, first_op: I64, wall: I64, far: Index) -> dict[str, int]:
+def _excess_by_part(timeline: DeviceTimeline, first_op: I64, wall: I64, batch: I64, far: Index) -> dict[str, int]:
     owner, segment, length = timeline.within(first_op, first_op + np.maximum(wall, 0))
     cell = owner * len(PARTS) + timeline.part[segment]
     spent = np.bincount(cell, weights=length, minlength=len(wall) * len(PARTS)).reshape(len(wall), len(PARTS))
-    longer = (spent[far] - np.median(spent[wall >= 0], axis=0)).sum(axis=0)
+    usual = {size: np.median(spent[(wall >= 0) & (batch == size)], axis=0) for size in np.unique(batch[far]).tolist()}
+    longer = sum((spent[step] - usual[int(batch[step])] for step in far.tolist()), np.zeros(len(PARTS)))
     return {part: round(ns) for part, ns in zip(PARTS, longer.tolist(), strict=True)}

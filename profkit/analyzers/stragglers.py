@@ -113,11 +113,10 @@ def _without_neighbours(view: View, late: int, longer: F64) -> tuple[F64, float]
     alone = {d: view.neighbours[d].alone_ns / max(view.devices[d].steps, 1) for d in view.devices}
     more = alone[late] - float(np.median([ns for device, ns in alone.items() if device != late]))
     cells = [PART[name] for name in ("compute", "copy")], [PHASE["outside"]] * 2
-    cost = float(longer[cells].sum())
-    if more < cost / 2 or not cost:
-        return longer, 0.0
+    there = float(longer[cells].sum())
+    cost = min(max(more, 0.0), there)
     rest = longer.copy()
-    rest[cells] = 0
+    rest[cells] *= 1 - cost / there if there else 1
     return rest, cost
 
 

@@ -24,7 +24,7 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
 
     Arrays of shape (parts, phases), in nanoseconds; each sums to the waiting for that device, but for waits without
     any excess, which are left out. A wait before which the recording has no collective is taken to have the causes of
-    the waits at the same place of other steps, and to be no longer than their median.
+    the waits at the same place of other steps, and to be no longer than their median; without any it is left out too.
     """
     own = matched.instances[device]
     parts = {number: parts_by_fault(attribution, timeline) for number, timeline in attribution.devices.items()}

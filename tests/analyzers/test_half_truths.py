@@ -105,6 +105,27 @@ def test_a_rank_without_named_steps_is_no_stranger() -> None:
     assert "other_process" not in {cause.cause for cause in figures_of(builder.trace()).verdict}
 
 
+def test_a_neighbour_is_charged_no_more_than_its_own_time() -> None:
+    """Rank 0 works 150 us longer between steps, and another process 100 us behind that: 250 us in all."""
+    builder = TraceBuilder()
+    for rank in (0, 1):
+        builder.rank(rank)
+        for at in range(0, 12 * MS, MS):
+            builder.launch(at + 10, at + 20, "gemm", at + 1_000, at + (300_000 if rank else 450_000))
+            builder.range(at + 200_000, at + 990_000, "step:decode bs=1").range(at + 200_001, at + 980_000, "target")
+            ready = at + (300_000 if rank else 550_000)
+            builder.launch(at + 200_010, at + 200_020, "all_reduce", ready, at + 600_000)
+            builder.launch(at + 200_050, at + 200_060, "gemm", at + 610_000, at + 990_000)
+    builder.rank(0).thread(9)
+    builder.pid = 9
+    for at in range(0, 12 * MS, MS):
+        builder.launch(at + 10, at + 20, "gemm", at + 450_000, at + 550_000)
+    late = [cause for cause in figures_of(builder.trace()).verdict if cause.cause == "straggler_compute"]
+    (neighbour,) = [cause.ns_per_step for cause in late if "process 9" in cause.text]
+    (own,) = [cause.ns_per_step for cause in late if "works longer" in cause.text]
+    assert (neighbour, neighbour + own) == pytest.approx((100_000, 250_000), rel=0.1)
+
+
 def test_a_communicator_of_prefill_only_beside_a_mismatch() -> None:
     builder = TraceBuilder()
     for rank in (0, 1):

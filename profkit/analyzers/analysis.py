@@ -101,8 +101,9 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
     lost = lost_steps(attribution)
     devices = {d: device_figures(attribution, matched, d, ranks[d], idle_known and d not in lost) for d in order}
     graphs = {d: graph_figures(attribution, d, devices[d]) for d in order}
-    health = health_of(attribution, matched, cycle)
     slowest = slowest_device(attribution)
+    far = outliers_of(attribution, slowest) if slowest is not None else None
+    health = health_of(attribution, matched, cycle, far)
     verdict: tuple[Cause, ...] = ()
     if slowest is not None and idle_known and not lost:
         stepping = {d: figures for d, figures in devices.items() if figures.window is not None}
@@ -118,7 +119,7 @@ def trace_figures(recording: Recording, attribution: Attribution, accept_len: fl
         cycle=without_recorder(cycle, inflation.unrecorded_ns if inflation else None),
         verdict=verdict,
         summary=_summary(cycle, verdict, health, devices.get(slowest) if slowest is not None else None)
-        + _exception(verdict, outliers_of(attribution, slowest) if slowest is not None else None),
+        + _exception(verdict, far),
         provenance=_provenance(trace),
         with_graphs=predict_graphs(attribution, matched) if cycle.steps and _any_eager(graphs.values()) else None,
         inflation=inflation,

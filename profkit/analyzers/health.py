@@ -14,7 +14,7 @@ from .cycle import device_steps, slowest_device
 from .graphs import graph_nodes_missing
 from .inflation import MAX_INFLATION
 from .matching import MatchedCollectives
-from .outliers import outliers_of
+from .outliers import Outliers
 from .owners import pair_keys
 from .ranks import cut_steps, edge_ops, lost_steps, rank_of_device
 from .result import Check, Cycle, Health, Status
@@ -30,9 +30,9 @@ MIN_LAUNCHED = 0.99
 MIN_IN_RANGE = 0.95
 
 
-def health_of(attribution: Attribution, matched: MatchedCollectives, cycle: Cycle) -> Health:
-    """All checks of a trace."""
-    checks = (*_recording(attribution), *_ranks(attribution, matched), *_steps(attribution, cycle))
+def health_of(attribution: Attribution, matched: MatchedCollectives, cycle: Cycle, far: Outliers | None) -> Health:
+    """All checks of a trace; ``far`` are the outliers of the slowest device."""
+    checks = (*_recording(attribution), *_ranks(attribution, matched), *_steps(attribution, cycle, far))
     worst = max((_SEVERITY[check.status] for check in checks), default=0)
     return Health(next(status for status, order in _SEVERITY.items() if order == worst), checks)
 
@@ -185,7 +185,7 @@ def _missing_ranks(attribution: Attribution) -> str | None:
     return None
 
 
-def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
+def _steps(attribution: Attribution, cycle: Cycle, far: Outliers | None) -> Iterator[Check]:
     device = slowest_device(attribution)
     if device is None:
         if len(attribution.trace.ops):
@@ -199,6 +199,8 @@ def _steps(attribution: Attribution, cycle: Cycle) -> Iterator[Check]:
         yield Check("steps", "ok", found)
     yield from _cut_steps(attribution)
     yield from _steady(attribution, device, cycle)
+    if far is not None:
+        yield Check("outliers", "warn", f"{far.text}: figures per step are means, which hold them")
     yield _attributed(attribution)
     if cycle.phases_inferred:
         yield Check("phases", "warn", f"phases are inferred: {attribution.plan.detail}")
@@ -232,8 +234,6 @@ def _steady(attribution: Attribution, device: int, cycle: Cycle) -> Iterator[Che
         spread = (high - low) / middle if middle else 0.0
         status: Status = "warn" if spread > MAX_SPREAD else "ok"
         yield Check("steady", status, f"the middle half of the steps lies within {spread:.0%} of the median period")
-    if (far := outliers_of(attribution, device)) is not None:
-        yield Check("outliers", "warn", f"{far.text}: figures per step are means, which hold them")
     sizes = attribution.plan.steps.batch_size[device_steps(attribution, device).row]
     sizes = sizes[sizes >= 0]
     if len(np.unique(sizes)) > 1:

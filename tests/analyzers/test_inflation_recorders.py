@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from profkit import Recording, analyze
 from profkit.analyzers.result import Analysis
@@ -151,11 +152,41 @@ def test_attention_is_not_blamed_for_other_kernels() -> None:
     assert "attention" not in {row.part for row in same.rows} and "attention" not in same.text
 
 
+def reference(sweep: str) -> Analysis:
+    opened = open_recordings(Path(__file__).parents[2] / "traces" / sweep)
+    return analyze([Recording(one.name, str(one.path), one.trace) for one in opened])[0]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "batch_size", "recorded", "unrecorded"),
+    [
+        ("tp1-dflash-recorders-4", 1, 0.002, 0.011),
+        ("tp1-dflash-recorders-4", 32, 0.013, 0.017),
+        ("tp1-dflash-recorders-5", 1, 0.004, 0.004),
+        ("tp1-dflash-recorders-5", 32, 0.002, 0.008),
+    ],
+)
+def test_three_recorders_agree_at_the_same_contexts(
+    sweep: str, batch_size: int, recorded: float, unrecorded: float
+) -> None:
+    """Steps, unions and parts within 3 %, as recorded and after inflation is taken out, and ops exactly."""
+    analysis = reference(sweep)
+    (check,) = (check for check in analysis.recorder_checks if check.batch_size == batch_size)
+    assert check.agree and all(row.same for row in check.ops)
+    assert {row.part for row in check.rows} >= {"step", "union", "work", "gap_in_graph", "gap_queue"}
+    matters = 0.001 * min(check.rows[0].recorded_ns)
+    for row in check.rows:
+        for figures, most in ((row.recorded_ns, recorded), (row.unrecorded_ns, unrecorded)):
+            assert figures is not None
+            assert max(figures) - min(figures) < max(most * max(figures), matters)
+    inflations = [one.inflation for one in analysis.traces if one.name in check.traces]
+    contexts = [one.context for one in inflations if one and one.context]
+    assert len(contexts) == 3 and max(contexts) < 1.03 * min(contexts)
+
+
 def test_reference_windows_at_other_contexts() -> None:
     """At 32 the window of torch began later: attention takes 7 % longer, and the other kernels do not."""
-    sweep = Path(__file__).parents[2] / "traces" / "tp1-dflash-recorders-3"
-    recordings = [Recording(one.name, str(one.path), one.trace) for one in open_recordings(sweep)]
-    one, many = analyze(recordings)[0].recorder_checks
+    one, many = reference("tp1-dflash-recorders-3").recorder_checks
     assert all(row.same for check in (one, many) for row in check.ops)
     unions = [row for row in one.rows if row.part in ("step", "union")]
     assert len(unions) == 6 and not any(row.differs for row in unions)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from profkit.traces import Device, Note, Process, ProfkitError, RecordingCost, Run, StepTimes, Trace, save_bundle
+from profkit.traces import Note, Process, ProfkitError, RecordingCost, Run, StepTimes, Trace, save_bundle
 from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
 from .counter_rows import why_none, within_recording
+from .gpu_names import known_devices, on_devices_of
 from .machine import Row, as_samples
 from .plan import Plan
 from .recording_cost import left_behind, recording_cost
@@ -116,7 +117,8 @@ def import_window(
         check_batch_size(trimmed, window.concurrency)
     window.period_ns = recorded_period_ns(trimmed)
     zero = _zero(recorded, window)
-    mine = on_devices_of(trimmed, rows, machine)
+    devices = known_devices(trimmed, machine, plan.settings.gpu_ids)
+    mine = on_devices_of(devices, rows, machine)
     if window.counter_interval_ns is not None:
         window.no_counters = why_none(window.name, mine, trimmed, zero)
     if window.no_counters:
@@ -127,7 +129,7 @@ def import_window(
         samples=samples,
         strings=strings,
         processes=tuple(_with_rank(process, ranks) for process in trimmed.processes),
-        devices=tuple(_with_link(device, machine) for device in trimmed.devices),
+        devices=devices,
         notes=(*trimmed.notes, *_missing_ranges(trimmed, window.recorder)),
         run=_run(plan, window),
     )
@@ -163,22 +165,6 @@ def _batch_sizes(trace: Trace) -> list[int]:
     return [int(step[2]) for step in found if step and step[1] == "decode" and step[2]]
 
 
-def on_devices_of(trace: Trace, rows: Sequence[Row], machine: Mapping[str, Any]) -> list[Row]:
-    """NVML's samples under the trace's numbers of GPUs: NVML counts all of the host, and the PCI bus tells which.
-
-    Samples of GPUs that the trace does not have are left out; a trace that names no bus keeps NVML's numbers.
-    """
-    if not any(device.bus_id for device in trace.devices):
-        return list(rows)
-    numbers = {
-        gpu["index"]: device.device
-        for gpu in machine.get("gpus", [])
-        for device in trace.devices
-        if _same_bus(gpu["bus_id"], device.bus_id)
-    }
-    return [(time, numbers[gpu], counter, value) for time, gpu, counter, value in rows if gpu in numbers]
-
-
 def _zero(recorded: Recorded, window: Window) -> int:
     """The UTC time of the trace's zero: as the report says, or, where that is absent or absurd, from our own clock."""
     trace = recorded.trace
@@ -197,20 +183,6 @@ def _zero(recorded: Recorded, window: Window) -> int:
 def _with_rank(process: Process, ranks: Mapping[int, int]) -> Process:
     known = ranks.get(process.pid, process.rank)
     return process if known is None else replace(process, rank=known, role=process.role or "engine")
-
-
-def _with_link(device: Device, machine: Mapping[str, Any]) -> Device:
-    """The bandwidth of the link that joins the GPU to its peers, where it can only be PCIe."""
-    gpu = next((one for one in machine.get("gpus", []) if _same_bus(one["bus_id"], device.bus_id)), None)
-    over_nvlink = any(pair["nvlink"] for pair in machine.get("topology", []))
-    if gpu is None or device.link_bandwidth is not None or (over_nvlink and not machine.get("p2p_disabled")):
-        return device
-    return replace(device, link_bandwidth=gpu["pcie_bytes_per_s"])
-
-
-def _same_bus(one: str, other: str) -> bool:
-    """NVML writes eight digits of the PCI domain, nsys four."""
-    return bool(one) and bool(other) and one.lower()[-10:] == other.lower()[-10:]
 
 
 def _missing_ranges(trace: Trace, recorder: str) -> list[Note]:

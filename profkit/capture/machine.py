@@ -101,11 +101,13 @@ def _gpu(library: ModuleType, index: int, handle: Any) -> dict[str, Any]:
     generation, width = ask("nvmlDeviceGetMaxPcieLinkGeneration"), ask("nvmlDeviceGetMaxPcieLinkWidth")
     lane = PCIE_BYTES_PER_LANE.get(generation) if generation else None
     memory, bus = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPciInfo")
+    clock, bits = ask("nvmlDeviceGetMaxClockInfo", library.NVML_CLOCK_MEM), ask("nvmlDeviceGetMemoryBusWidth")
     return {
         "index": index,
         "name": _text(ask("nvmlDeviceGetName")),
         "bus_id": _text(bus.busId) if bus else "",
         "memory_bytes": int(memory.total) if memory else None,
+        "memory_bytes_per_s": 2 * clock * 1_000_000 * bits // 8 if clock and bits else None,
         "pcie_generation": generation,
         "pcie_width": width,
         "pcie_bytes_per_s": int(lane * width) if lane and width else None,

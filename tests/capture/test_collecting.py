@@ -17,7 +17,8 @@ from profkit.capture import load_settings, make_plan
 from profkit.capture.backends import EmptyReportError, Recorded
 from profkit.capture.collecting import collect
 from profkit.capture.context import Context
-from profkit.capture.importing import BatchError, Window, check_batch_size, import_window, on_devices_of
+from profkit.capture.gpu_names import known_devices, on_devices_of
+from profkit.capture.importing import BatchError, Window, check_batch_size, import_window
 from profkit.capture.interrupts import Interrupts
 from profkit.capture.machine import Sampler
 from profkit.capture.plan import Plan
@@ -198,11 +199,36 @@ def test_samples_go_to_the_gpu_on_the_same_bus(plan: Plan) -> None:
     devices = (Device(0, bus_id="0000:03:00.0"), Device(1, bus_id="0000:01:00.0"))
     trace = replace(steps(4, 4), devices=devices)
     rows = [(10, 1, "power_w", 1.0), (11, 3, "power_w", 3.0), (12, 2, "power_w", 2.0)]
-    assert on_devices_of(trace, rows, {"gpus": gpus}) == [(10, 1, "power_w", 1.0), (11, 0, "power_w", 3.0)]
-    assert on_devices_of(replace(trace, devices=()), rows, {"gpus": gpus}) == rows
+    assert on_devices_of(devices, rows, {"gpus": gpus}) == [(10, 1, "power_w", 1.0), (11, 0, "power_w", 3.0)]
+    assert on_devices_of((), rows, {"gpus": gpus}) == rows
     window = Window(4, True, "c4", opened_ns=1000)
     import_window(plan, window, Recorded(trace, None), rows, {}, {"gpus": gpus})
     assert load_bundle(plan.folder / "c4").samples.device.tolist() == [1, 0]
+
+
+def test_a_recorder_that_names_no_bus_has_the_numbers_of_cuda(plan: Plan) -> None:
+    """As the PyTorch profiler: bus and bandwidths come from NVML, and its samples go to the right GPU."""
+    gpus: list[dict[str, object]] = [
+        {
+            "index": number,
+            "bus_id": f"00000000:0{number}:00.0",
+            "name": "H",
+            "memory_bytes_per_s": 7,
+            "pcie_bytes_per_s": 5,
+        }
+        for number in range(4)
+    ]
+    machine = {"gpus": gpus, "used": [3, 1]}
+    traced = replace(steps(4, 4), devices=(Device(2, "H", 9), Device(3, "H", 9)))
+    known = known_devices(traced, machine, range(2, 4))
+    assert known == (Device(2, "H", 9, 7, 5, "0000:03:00.0"), Device(3, "H", 9, 7, 5, "0000:01:00.0"))
+    other = replace(traced, devices=(Device(2, "another", 9), Device(5, "H", 9)))
+    assert known_devices(other, machine, range(2, 4)) == other.devices, "not told, so not guessed"
+    window = Window(4, True, "c4", opened_ns=1000)
+    moved = replace(plan, settings=plan.settings.__class__(name="x", server={"base_gpu_id": 2, "tp_size": 2}))
+    import_window(moved, window, Recorded(traced, None), [(10, 3, "power_w", 3.0)], {}, machine)
+    bundle = load_bundle(plan.folder / "c4")
+    assert bundle.samples.device.tolist() == [2] and bundle.devices[0] == known[0]
 
 
 def test_hardware_counters_are_those_of_the_recording(plan: Plan) -> None:

@@ -44,6 +44,8 @@ FAKE = SimpleNamespace(
     nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(total=1 << 37),
     nvmlDeviceGetMaxPcieLinkGeneration=lambda h: 5,
     nvmlDeviceGetMaxPcieLinkWidth=lambda h: 16,
+    nvmlDeviceGetMaxClockInfo=lambda h, which: {1: 1980, 2: 3201}[which],
+    nvmlDeviceGetMemoryBusWidth=lambda h: 6016,
     nvmlDeviceGetEnforcedPowerLimit=unsupported,
     nvmlDeviceGetTopologyCommonAncestor=lambda a, b: 50,
     nvmlDeviceGetP2PStatus=lambda a, b, c: 0,
@@ -68,6 +70,7 @@ def test_description() -> None:
     known = machine.describe_machine()
     assert known["gpus"][0]["name"] == "NVIDIA H200"
     assert known["gpus"][0]["pcie_bytes_per_s"] == 16 * 3_938_000_000
+    assert known["gpus"][0]["memory_bytes_per_s"] == 4_814_304_000_000, "what Nsight Systems and CUPTI say of an H200"
     assert known["gpus"][0]["power_limit_mw"] is None
     assert known["topology"] == [{"gpus": [0, 1], "pcie": "system", "nvlink": True}]
 

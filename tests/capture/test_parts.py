@@ -21,7 +21,8 @@ from profkit.capture import dry_run, load_settings, make_plan, preset_names
 from profkit.capture.arguments import command_line, resolve
 from profkit.capture.backends.nsys import NsysBackend
 from profkit.capture.checks import check_plan
-from profkit.capture.importing import Window, _same_bus
+from profkit.capture.gpu_names import _same_bus
+from profkit.capture.importing import Window
 from profkit.capture.machine import as_samples
 from profkit.capture.models import drafter_config, target_config
 from profkit.capture.plan import Plan, write_models

@@ -212,4 +212,5 @@ def _provenance(trace: Trace) -> Provenance:
         tokens_per_s_before=run.tokens_per_s_before,
         tokens_per_s_after=run.tokens_per_s_after,
         timed_steps=run.step_times.steps if run.step_times else None,
+        model=run.model,
     )

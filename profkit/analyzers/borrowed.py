@@ -34,8 +34,8 @@ def _borrowing(attribution: Attribution, others: Sequence[Attribution]) -> Attri
     run = attribution.trace.run
     for other in others:
         known = other.trace.run
-        alike = (known.config, known.concurrency) == (run.config, run.concurrency) and bool(run.config)
-        if alike and other.modules.unknown is None and set(other.devices) == set(attribution.devices):
+        alike = (known.config, known.model, known.concurrency) == (run.config, run.model, run.concurrency)
+        if alike and run.config and other.modules.unknown is None and set(other.devices) == set(attribution.devices):
             return _with(attribution, _modules_of(attribution, other))
     return attribution
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .comparison_result import Comparison, Unlike
 from .eager_to_graphs import launched_eagerly
-from .result import Provenance, TraceFigures
+from .result import Provenance, TraceFigures, one_model
 
 GIVEN = "given on the command line"
 """Where an accept length comes from that the user says."""
@@ -17,10 +17,10 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
 
     Break-even accept length = cycle time over plain step time, both without a recorder as far as that is known;
     predicted speed-up = accept length over it.
-    Only traces of one recorder, of as many ranks on the same kind of GPU and link are compared; of several plain ones,
-    the one recorded with graphs on or off like the speculative one, and of the configuration that its name begins with,
-    is taken. Pairs that are alike in graphs come first; one that is not is left out where another recording of the same
-    configuration and batch size is.
+    Only traces of one model, as far as both name it, and of one recorder, of as many ranks on the same kind of GPU and
+    link are compared; of several plain ones, the one recorded with graphs on or off like the speculative one, and of
+    the configuration that its name begins with, is taken. Pairs that are alike in graphs come first; one that is not is
+    left out where another recording of the same configuration and batch size is.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain"]
     found: list[tuple[str, Comparison]] = []
@@ -41,6 +41,7 @@ def unlike(plain: TraceFigures, speculative: TraceFigures) -> tuple[Unlike, ...]
     gpus = [sorted(device.gpu for device in trace.devices.values()) for trace in (plain, speculative)]
     batch_sizes = plain.cycle.batch_size, speculative.cycle.batch_size
     found: dict[Unlike, bool] = {
+        "model": not one_model(plain, speculative),
         "period": not (plain.cycle.period_ns_median and speculative.cycle.period_ns_median),
         "batch_size": None in batch_sizes or batch_sizes[0] != batch_sizes[1],
         "gpus": len(gpus[0]) != len(gpus[1]),
@@ -58,10 +59,11 @@ def _other_link(plain: TraceFigures, speculative: TraceFigures) -> bool:
     return captured and len(plain.devices) > 1 and links[0] != links[1]
 
 
-def nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool]:
-    """The greater, the more a plain run is that of the speculative one's configuration, with graphs like it or not."""
+def nearness(plain: TraceFigures, speculative: TraceFigures) -> tuple[bool, bool, bool]:
+    """The greater, the more a plain run is that of the speculative one's model and configuration, with like graphs."""
     ours, theirs = plain.provenance, speculative.provenance
-    return theirs.config.startswith(ours.config), _with_graphs(plain) == _with_graphs(speculative)
+    same_graphs = _with_graphs(plain) == _with_graphs(speculative)
+    return ours.model == theirs.model, theirs.config.startswith(ours.config), same_graphs
 
 
 def _with_graphs(trace: TraceFigures) -> bool:

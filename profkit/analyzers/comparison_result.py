@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Unlike = Literal["period", "batch_size", "gpus", "gpu", "link", "recorder"]
+Unlike = Literal["model", "period", "batch_size", "gpus", "gpu", "link", "recorder"]
 """What keeps a plain and a speculative recording from being compared; ``gpus`` is their number, ``gpu`` their kind."""
 
 

@@ -19,7 +19,7 @@ from .device_result import DeviceFigures
 from .graph_result import GraphFigures
 from .intervals import union_length
 from .matching import match_collectives
-from .result import TraceFigures
+from .result import TraceFigures, one_model
 from .saving_result import ClassSaving, GraphSaving, KernelDifference, Saving
 from .vocabulary import CLASSES, PHASES
 from .words import a_duration, duration, listed
@@ -93,10 +93,10 @@ def is_partner(eager: TraceFigures, graphs: TraceFigures) -> bool:
     )
     modes = launched_eagerly(eager.graphs.values()) and all(g.launches_per_step for g in graphs.graphs.values())
     kept = all(d.busy_union_ns is not None for trace in (eager, graphs) for d in trace.devices.values())
-    return alike and modes and kept and (bool(ours.config) or _one_model(eager, graphs))
+    return alike and modes and kept and one_model(eager, graphs) and (bool(ours.config) or _same_kernels(eager, graphs))
 
 
-def _one_model(eager: TraceFigures, graphs: TraceFigures) -> bool:
+def _same_kernels(eager: TraceFigures, graphs: TraceFigures) -> bool:
     names = [{k.name for d in trace.devices.values() for k in d.kernels} for trace in (eager, graphs)]
     return 2 * len(names[0] & names[1]) >= max(map(len, names), default=0) > 0
 

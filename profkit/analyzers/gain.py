@@ -25,16 +25,16 @@ def gains(traces: Sequence[TraceFigures], comparisons: Sequence[Comparison]) -> 
     parts sum to that.
     """
     named = {trace.name: trace for trace in traces}
-    pairs: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    pairs: dict[tuple[str, str, str], list[Comparison]] = defaultdict(list)
     for one in comparisons:
-        configs = [named[name].provenance.config for name in (one.baseline, one.speculative)]
-        if one.same_graphs and all(configs):
-            pairs[configs[0], configs[1]].append(one)
+        plain, speculative = (named[name].provenance for name in (one.baseline, one.speculative))
+        if one.same_graphs and plain.config and speculative.config:
+            pairs[plain.config, speculative.config, speculative.model or plain.model].append(one)
     found = []
-    for (plain, speculative), rows in pairs.items():
+    for (config, other, _), rows in pairs.items():
         rows.sort(key=lambda row: row.batch_size)
         if rows[0].batch_size < rows[-1].batch_size:
-            found.append(_gain(plain, speculative, rows, named))
+            found.append(_gain(config, other, rows, named))
     return tuple(found)
 
 

@@ -89,6 +89,7 @@ class Provenance(Struct, frozen=True):
     tokens_per_s_before: float | None = None
     tokens_per_s_after: float | None = None
     timed_steps: int | None = None
+    model: str = ""
 
 
 class TraceFigures(Struct, frozen=True):
@@ -111,6 +112,12 @@ class TraceFigures(Struct, frozen=True):
 def sweep_of(trace: TraceFigures) -> str:
     """The folder that ``trace`` lies in: recordings of one capture lie together."""
     return trace.path.rstrip("/").rpartition("/")[0]
+
+
+def one_model(first: TraceFigures, second: TraceFigures) -> bool:
+    """Whether two traces are of the same model, as far as both name it."""
+    names = {trace.provenance.model for trace in (first, second)} - {""}
+    return len(names) < 2
 
 
 class Analysis(Struct, frozen=True):

@@ -58,9 +58,13 @@ def _unpaired(name: str, own: Traces, bases: dict[str, list[TraceFigures]]) -> U
     return Unpaired(name, base, tuple(trace.name for trace in own), reasons, why, text)
 
 
-def _distance(plain: TraceFigures, speculative: TraceFigures) -> tuple[int, bool, bool]:
-    of_it, like_it = nearness(plain, speculative)
-    return len(unlike(plain, speculative)), not of_it, not like_it
+def _distance(plain: TraceFigures, speculative: TraceFigures) -> tuple[int, *tuple[bool, ...]]:
+    return len(unlike(plain, speculative)), *(not near for near in nearness(plain, speculative))
+
+
+def _other_model(plain: Traces, speculative: Traces) -> str:
+    ours, theirs = ({trace.provenance.model for trace in traces} for traces in (plain, speculative))
+    return f"ran {_each(ours)}, not {_each(theirs - ours)}"
 
 
 def _other_period(plain: Traces, speculative: Traces) -> str:
@@ -106,6 +110,7 @@ def _each(values: Collection[Any]) -> str:
 
 
 WORDS: dict[Unlike, Callable[[Traces, Traces], str]] = {
+    "model": _other_model,
     "period": _other_period,
     "batch_size": _other_batch,
     "gpus": _other_number,

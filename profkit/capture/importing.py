@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from profkit.traces import Note, Process, ProfkitError, RecordingCost, Run, StepTimes, Trace, save_bundle
+from profkit.traces import Note, Process, ProfkitError, RecordingCost, Run, StepTimes, Trace, model_of, save_bundle
 from profkit.traces.trim import DOMAIN, STEP, recorded_period_ns, trim_steps
 
 from .backends import Recorded
@@ -212,4 +212,5 @@ def _run(plan: Plan, window: Window) -> Run:
         recorder=window.recorder,
         counter_interval_ns=window.counter_interval_ns,
         counter_clock_error_ns=window.counter_clock_error_ns,
+        model=model_of(plan.settings.record()),
     )

@@ -29,7 +29,7 @@ from .model import (
 )
 from .open import Opened, open_ranks, open_recordings, open_trace, sweep_of
 from .strings import printable
-from .sweep import Sweep, SweepRun, load_sweep, save_sweep
+from .sweep import Sweep, SweepRun, load_sweep, model_of, save_sweep
 
 __all__ = [
     "F64",
@@ -65,6 +65,7 @@ __all__ = [
     "UsageError",
     "load_bundle",
     "load_sweep",
+    "model_of",
     "open_ranks",
     "open_recordings",
     "open_trace",

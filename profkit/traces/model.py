@@ -265,7 +265,8 @@ class Run:
     contexts, which the recorded steps need not share with all others.
     ``recorder`` is the backend that recorded (``nsys``, ``cupti``, ``torch``). ``counter_interval_ns`` is how far apart
     hardware counters were asked for, ``None`` where none were sampled; ``counter_clock_error_ns`` is how exactly their
-    times are known where their clock was not UTC, ``None`` where it was.
+    times are known where their clock was not UTC, ``None`` where it was. ``model`` is the target's short name, such as
+    ``Kimi-K2.6``, or ``qwen3-235b-a22b (12 layers)`` of one without weights.
     """
 
     config: str = ""
@@ -286,6 +287,7 @@ class Run:
     counter_clock_error_ns: int | None = None
     tokens_per_s_before: float | None = None
     tokens_per_s_after: float | None = None
+    model: str = ""
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -20,7 +20,7 @@ from .module_calls import with_module_calls
 from .nsys import read_nsys
 from .nsys_export import STREAM_MAGIC, export_report
 from .nsys_tables import open_tables
-from .sweep import RECORD, Sweep, SweepRun, failures_in_words, is_sweep, load_sweep, simulated_accept_len
+from .sweep import RECORD, Sweep, SweepRun, failures_in_words, is_sweep, load_sweep, model_of, simulated_accept_len
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
@@ -221,7 +221,13 @@ def _run_of(known: Run, sweep: Sweep, run: SweepRun) -> Run:
         step_times_recorded=run.step_times_recorded or known.step_times_recorded,
         recording_cost=run.recording_cost or known.recording_cost,
         recorder=run.recorder or known.recorder,
+        model=_model_of(sweep) or known.model,
     )
+
+
+def _model_of(sweep: Sweep) -> str:
+    configuration = sweep.settings.get("configuration")
+    return model_of(configuration) if isinstance(configuration, dict) else ""
 
 
 def open_ranks(paths: Sequence[Path]) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,21 @@ def _which(failure: ServerFailure, recorders: bool, modes: bool) -> list[str]:
     recorder = [failure.recorder] if recorders and failure.recorder else []
     mode = [] if failure.graphs is None or not modes else ["graphs" if failure.graphs else "eager"]
     return [f"{', '.join([*recorder, *mode, failure.phase])}:"]
+
+
+def model_of(configuration: Mapping[str, Any]) -> str:
+    """The short name of the target model of a ``configuration`` (``settings.configuration`` of a record), or nothing.
+
+    Of a path or of a name on a hub it is the last part; a model without weights is named by its shape, and by its
+    layers where it was cut to fewer.
+    """
+    server, dummy = (configuration.get(part) for part in ("server", "dummy"))
+    named = server.get("model_path") if isinstance(server, dict) else None
+    if named:
+        return str(named).rstrip("/").rpartition("/")[2]
+    if not isinstance(dummy, dict) or not dummy.get("target"):
+        return ""
+    return f"{dummy['target']} ({dummy['layers']} layers)" if dummy.get("layers") else str(dummy["target"])
 
 
 def simulated_accept_len(sweep: Sweep) -> float | None:

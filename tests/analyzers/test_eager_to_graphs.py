@@ -77,12 +77,13 @@ def test_a_kernel_that_differs_is_named() -> None:
     [
         graphs(batch=2),
         graphs(replace(RUN, config="other")),
+        graphs(replace(RUN, model="another than the eager one's")),
         graphs(Run()),  # nothing is known of it, but of the eager one
         eager(),  # no graphs either
     ],
 )
 def test_what_is_no_partner(other: Trace) -> None:
-    assert analysed(eager(), other).graph_savings == ()
+    assert analysed(eager().with_run(replace(RUN, model="its own")), other).graph_savings == ()
 
 
 def test_without_configurations_the_kernels_must_be_those_of_one_model() -> None:

@@ -15,8 +15,8 @@ PAIRS = ["tp1", "ep2"]
 
 
 def pair(name: str) -> Economics:
-    """The reference pair ``name`` and ``name``-dflash."""
-    (found,) = analysed(name, f"{name}-dflash").economics
+    """The reference sweep ``name`` and the speculative one beside it, such as ``ep2`` and ``ep2-dflash``."""
+    (found,) = analysed(name, name.replace("tp1", "tp1-dflash").replace("ep2", "ep2-dflash")).economics
     return found
 
 
@@ -139,3 +139,27 @@ def test_captures_over_different_links_are_not_compared() -> None:
     """Plain steps of ep2 exchange through host memory: against cycles over NVLink, the link would seem to be DFlash."""
     found = analysed("ep2", "ep2-dflash-nvlink")
     assert found.comparisons == () and found.economics == ()
+
+
+QWEN = ("tp1-qwen3-235b", "tp1-dflash-qwen3-235b")
+
+
+def test_another_model_is_no_partner() -> None:
+    """A configuration without weights keeps its name whatever shape it takes: here ``tp1`` is of another."""
+    found = analysed("tp1", QWEN[1])
+    assert (found.economics, found.comparisons, found.gains) == ((), (), ())
+    (told,) = found.unpaired
+    assert told.reasons == ("model",)
+    assert told.why == "tp1 ran qwen3-8b, not qwen3-235b-a22b (12 layers)"
+
+
+def test_models_beside_each_other_have_verdicts_of_their_own() -> None:
+    """Predicted from steps within 3 % of what throughput says, for the larger model too."""
+    found = analysed("tp1", "tp1-dflash", *QWEN)
+    assert [(one.baseline, one.speculative) for one in found.economics] == [("tp1", "tp1-dflash"), QWEN]
+    assert found.economics[0] == pair("tp1")
+    rows = found.economics[1].rows
+    assert [row.batch_size for row in rows] == [1, 32]
+    assert [row.outcome for row in rows] == ["wins", "wins"]
+    assert [row.prediction_error for row in rows] == pytest.approx([-0.0249, 0.0221], abs=0.0005)
+    assert [gain.batch_sizes for gain in found.gains] == [(1, 32, 128), (1, 32)]

@@ -126,7 +126,9 @@ RECORDED = {
     ("tp1/c1", "tp1-dflash/c32"): (
         "tp1-dflash/c32: compared with no plain decoding, as tp1/c1 ran at batch 1, not 32."
     ),
-    ("tp1", "ep2-dflash"): "ep2-dflash: compared with no plain decoding, as tp1 ran on 1 GPU, not 2.",
+    ("tp1", "ep2-dflash"): (
+        "ep2-dflash: compared with no plain decoding, as tp1 ran qwen3-8b, not qwen3-30b-a3b, and ran on 1 GPU, not 2."
+    ),
     ("ep2", "ep2-dflash-nvlink"): (
         "ep2-dflash-nvlink: compared with no plain decoding, as ep2 ran over another link between the GPUs."
     ),

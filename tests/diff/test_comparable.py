@@ -35,11 +35,12 @@ def test_two_like_recordings(a: Trace, b: Trace) -> None:
 
 
 def test_what_is_known_and_differs(a: Trace, b: Trace) -> None:
-    other = at_concurrency(b, 1, 2.5, "NVIDIA H100").with_run(Run(accept_len=2.5, engine="SGLang 0.6"))
+    other = at_concurrency(b, 1, 2.5, "NVIDIA H100").with_run(Run(accept_len=2.5, engine="SGLang 0.6", model="M2"))
     known = replace(a, source=Source("nsys", "Nsight Systems", "2025.3", driver="580.1"))
-    known = known.with_run(replace(a.run, engine="SGLang 0.5.17"))
+    known = known.with_run(replace(a.run, engine="SGLang 0.5.17", model="M"))
     other = replace(other, source=Source("kineto", "PyTorch profiler", "2.11", driver="570.2"))
     assert reasons(known, other) == (
+        "model: M in A, M2 in B",
         "GPU: NVIDIA H200 in A, NVIDIA H100 in B",
         "driver: 580.1 in A, 570.2 in B",
         "engine: SGLang 0.5.17 in A, SGLang 0.6 in B",

@@ -8,6 +8,7 @@ import lzma
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -103,11 +104,11 @@ def test_folder_of_ranks(tmp_path: Path) -> None:
 # -- Sweeps --------------------------------------------------------------------------------------------------------
 
 
-def sweep(folder: Path, *concurrencies: int, **more: object) -> Path:
+def sweep(folder: Path, *concurrencies: int, **more: Any) -> Path:
     runs = [SweepRun(concurrency=c, trace=f"c{c}", accept_len=3.5, tokens_per_s=100.0 * c) for c in concurrencies]
     for run in runs:
         bundle(folder / (run.trace or ""))
-    record = Sweep(schema="profkit.sweep/1", config="ep2-dflash", runs=runs, graphs=True, block_size=8)
+    record = Sweep(schema="profkit.sweep/1", config="ep2-dflash", runs=runs, graphs=True, block_size=8, **more)
     save_sweep(record, folder)
     return folder
 
@@ -126,6 +127,22 @@ def test_a_recording_of_a_sweep_has_the_sweeps_name_and_record(tmp_path: Path) -
     (one,) = open_recordings(folder / "c32")
     assert (one.name, one.path, one.trace.run.tokens_per_s) == ("fast/c32", folder / "c32", 3200.0)
     assert open_recordings(bundle(folder / "other"))[0].name == "other"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "model"),
+    [
+        ({"server": {"model_path": "moonshotai/Kimi-K2.6"}}, "Kimi-K2.6"),
+        ({"server": {"model_path": "/models/Kimi-K2.6/"}, "dummy": {"target": "qwen3-8b"}}, "Kimi-K2.6"),
+        ({"server": {}, "dummy": {"target": "qwen3-8b", "layers": None}}, "qwen3-8b"),
+        ({"dummy": {"target": "qwen3-235b-a22b", "layers": 12}}, "qwen3-235b-a22b (12 layers)"),
+        ({"server": None, "dummy": None}, ""),
+        ("of another kind", ""),
+    ],
+)
+def test_the_model_is_told_by_the_record(configuration: object, model: str, tmp_path: Path) -> None:
+    folder = sweep(tmp_path / "s", 1, settings={"configuration": configuration})
+    assert open_trace(folder).run.model == model
 
 
 def test_sweep_with_one_recording_is_a_trace(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def _forbidden(a: Side, b: Side, per: Per) -> Iterator[str]:
 
 def _run_differs(a: Side, b: Side) -> Iterator[str]:
     """What is known of the two runs and not the same."""
+    yield from _unlike("model", a.run.model, b.run.model)
     yield from _unlike("GPU", _gpus(a), _gpus(b))
     yield from _unlike("number of ranks", len(a.devices()), len(b.devices()))
     ranks = [sorted(side.ranks[device] for device in side.devices()) for side in (a, b)]

@@ -21,8 +21,8 @@ from .result import Basis, Crossover, Decided, Economics, Range, Row
 from .trust import intervals, prediction
 from .words import crossover_text, recorded_steps, what_moves, where, why
 
-Key = tuple[str, str, bool, str]
-"""Both configurations, whether they ran with graphs, and the folder of the speculative sweep."""
+Key = tuple[str, str, str, bool, str]
+"""Model, both configurations, whether they ran with graphs, and the folder of the speculative sweep."""
 
 Sweep = dict[int, Comparison]
 
@@ -38,13 +38,23 @@ def economics(traces: Sequence[TraceFigures], comparisons: Sequence[Comparison])
         key = _key(one, named)
         if key is not None:
             _place(found.setdefault(key, []), one)
-    return tuple(_economics(key, _label(key, found), sweep, named) for key, sweeps in found.items() for sweep in sweeps)
+    return tuple(
+        _economics(key, _labels(key, sweep, found, named), sweep, named)
+        for key, sweeps in found.items()
+        for sweep in sweeps
+    )
 
 
-def _label(key: Key, found: Collection[Key]) -> str:
-    """The speculative configuration; where several sweeps have it, the folder of this one."""
-    config, folder = key[1], key[3].rpartition("/")[2]
-    return folder if folder and sum(other[1] == config for other in found) > 1 else config
+def _labels(key: Key, sweep: Sweep, found: Collection[Key], named: Mapping[str, TraceFigures]) -> tuple[str, str]:
+    """Both configurations; where several sweeps or models have one, the folder that this one's recordings lie in."""
+    model, plain, speculative, _, folder = key
+    plain_folder = sweep_of(named[next(iter(sweep.values())).baseline])
+    models = {other[0] for other in found if other[1] == plain}
+    several = sum(other[2] == speculative for other in found) > 1
+    return (
+        (plain_folder.rpartition("/")[2] if models - {model} else "") or plain,
+        (folder.rpartition("/")[2] if several else "") or speculative,
+    )
 
 
 def _key(one: Comparison, named: Mapping[str, TraceFigures]) -> Key | None:
@@ -53,7 +63,8 @@ def _key(one: Comparison, named: Mapping[str, TraceFigures]) -> Key | None:
         return None
     said, trace = speculative.graphs, named[one.speculative]
     with_graphs = said if said is not None else not launched_eagerly(trace.graphs.values())
-    return plain.config, speculative.config, with_graphs, sweep_of(trace)
+    model = speculative.model or plain.model
+    return model, plain.config, speculative.config, with_graphs, sweep_of(trace)
 
 
 def _place(sweeps: list[Sweep], one: Comparison) -> None:
@@ -64,8 +75,8 @@ def _place(sweeps: list[Sweep], one: Comparison) -> None:
     free[one.batch_size] = one
 
 
-def _economics(key: Key, speculative: str, sweep: Sweep, named: Mapping[str, TraceFigures]) -> Economics:
-    baseline, _, graphs, _ = key
+def _economics(key: Key, labels: tuple[str, str], sweep: Sweep, named: Mapping[str, TraceFigures]) -> Economics:
+    (baseline, speculative), graphs = labels, key[3]
     rows, decided = _decided([_row(sweep[batch_size], named) for batch_size in sorted(sweep)])
     costs = {row.batch_size: row.break_even for row in rows}
     crossover = _crossover(rows)

@@ -89,9 +89,9 @@ class Case:
 
     @property
     def machine(self) -> tuple[object, ...]:
-        """What recordings that can be compared share: their GPUs, how many of them step, and the recorder."""
+        """What recordings that can be compared share: model, GPUs, how many of them step, and the recorder."""
         trace = self.attribution.trace
-        return self.ranks, sorted(device.name for device in trace.devices), trace.source.format
+        return trace.run.model, self.ranks, sorted(device.name for device in trace.devices), trace.source.format
 
     @property
     def configuration(self) -> tuple[object, ...]:

@@ -102,6 +102,12 @@ def test_break_even_and_speed_up_against_plain_decoding() -> None:
     assert [refused.reason for refused in beside.refused] == ["it is plain decoding, which does not draft"]
 
 
+def test_plain_decoding_of_another_model_is_not_compared_with() -> None:
+    made = [one.with_run(replace(one.run, model=model)) for one, model in ((speculative(), "M"), (plain(), "M2"))]
+    found, _ = answers(Request(accept_len=6.0), *made)
+    assert found.baseline is None and found.now is not None and found.now.speedup is None
+
+
 def test_another_block_takes_what_other_batches_take_at_as_many_tokens() -> None:
     # Batch 1 in blocks of 16 computes as many tokens as batch 2 in blocks of 8; attention and host stay.
     outcome = alone(Request(block_size=16), speculative(1), speculative(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from profkit.analyzers.matching import match_collectives
 from profkit.analyzers.result import TraceFigures
 from tests.analyzers.engine import run
 from tests.analyzers.test_verdict import CALM
+from tests.builders import TraceBuilder
 
 SLOW = replace(CALM, speed=1.5)
 
@@ -91,3 +93,23 @@ def test_clocks_are_compared_where_no_record_is_lost(whole: Trace) -> None:
     lost = (ops.pid == 101) & (share > 0.2) & (source.random(len(ops)) < 0.3)
     matched = match_collectives(attribute(replace(whole, ops=ops.take(np.flatnonzero(~lost)))))
     assert matched.mismatches and set(matched.clock_offset.values()) == {0}
+
+
+DIFFER = "all_reduce differs in 2 of 5 steps (first in step 0: 2 on device 0, 1 on device 1)"
+
+
+@pytest.mark.parametrize(("lost", "edge", "told"), [([(0, 0)], 1, []), ([(0, 0), (2, 1)], 0, [DIFFER])])
+def test_no_step_is_cut_off_where_another_lacks_records(
+    lost: list[tuple[int, int]], edge: int, told: list[str]
+) -> None:
+    """Of five steps with two all-reduces each, rank 1 lacks the first of all; then one in the middle as well."""
+    builder = TraceBuilder()
+    for rank, step in product((0, 1), range(5)):
+        at = 100 * step
+        builder.rank(rank).range(at, at + 90, "step:decode bs=1")
+        for place in (0, 1):
+            if rank == 0 or (step, place) not in lost:
+                call, start = at + 10 + 10 * place, at + 40 + 30 * place
+                builder.launch(call, call + 5, "all_reduce", start, start + 20)
+    matched = match_collectives(attribute(builder.trace()))
+    assert (matched.edge_steps, list(matched.mismatches)) == (edge, told)

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from profkit.analyzers.attribution import attribute
+from profkit.analyzers.lateness import blocking_cost
 from tests.analyzers.engine import Plan, run, step_ns
 from tests.analyzers.test_verdict import CALM, cost_of, near, verdict_of
+from tests.builders import TraceBuilder
 
 LATE = replace(CALM, late_before_target=8_000_000)
 SLOWER = replace(CALM, late_before_target=500_000)
@@ -78,3 +81,15 @@ def test_a_copy_that_waits_for_nothing_is_not_blamed() -> None:
     found = verdict_of(run(plan, plan))
     assert found[0].cause == "host_late"
     assert "sync" not in {cause.cause for cause in found}
+
+
+@pytest.mark.parametrize(("work_ends", "cost"), [(149, 0), (151, 100)])
+def test_a_copy_holds_the_host_that_waits_for_half_of_its_call(work_ends: int, cost: int) -> None:
+    """Its call takes 100 ns from 100 on, and waits for the kernel before it for 49 or 51 of them.
+
+    The GPU then idles from 190 to 300: no call can cost more than it takes.
+    """
+    builder = TraceBuilder().rank(0).range(0, 260, "step:decode bs=1")
+    builder.launch(10, 20, "gemm", 30, work_ends).launch(100, 200, "DtoH", work_ends, 190)
+    builder.launch(250, 255, "gemm", 300, 400)
+    assert blocking_cost(attribute(builder.trace()), 0).total == cost

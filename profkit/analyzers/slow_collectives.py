@@ -40,8 +40,10 @@ class SlowCollectives:
         return f"{duration(self.ns_per_step)} of it for {which}, where others take {duration(self.usual_ns)} each"
 
 
-def slow_collectives(attribution: Attribution, matched: MatchedCollectives, device: int) -> SlowCollectives | None:
-    """The slow ones of ``device``, if they matter; of several kinds the dearest."""
+def slow_collectives(
+    attribution: Attribution, matched: MatchedCollectives, device: int, steps: int
+) -> SlowCollectives | None:
+    """The slow ones of ``device`` in one of ``steps``, if they matter; of several kinds the dearest."""
     own = matched.instances[device]
     paired = np.flatnonzero(own.skew != UNKNOWN)
     transfer, row = (own.end - own.start - own.skew)[paired], own.row[paired]
@@ -57,7 +59,6 @@ def slow_collectives(attribution: Attribution, matched: MatchedCollectives, devi
     exposed = np.bincount(owner, weights=alone, minlength=len(paired)).astype(np.int64)
     if not 0 < slow.sum() <= FEW * len(place) or exposed[slow[at]].sum() < max(MOST * exposed.sum(), 1):
         return None
-    steps = len(np.unique(own.step[paired]))
     kinds = [code for code in usual if np.any(slow & (rule == code))]
     found = (_of_kind(attribution, row, (slow & (rule == code))[at], exposed, usual[code], steps) for code in kinds)
     return max(found, key=lambda one: one.ns_per_step)

@@ -128,10 +128,12 @@ def other_processes(pids: tuple[int, ...]) -> str:
 
 
 def _others_wait(view: View, late: int) -> str:
-    ranks = sorted(figures.rank for device, figures in view.devices.items() if device != late)
+    others = {device: figures.rank for device, figures in view.devices.items() if device != late}
+    of, ranks = view.of_told(others), sorted(others.values())
     if len(ranks) == 1:
-        return f"rank {ranks[0]} waits"
-    return f"ranks {listed([str(rank) for rank in ranks])} wait" if len(ranks) <= 3 else f"{len(ranks)} ranks wait"
+        return f"{of}rank {ranks[0]} waits"
+    who = f"ranks {listed([str(rank) for rank in ranks])}" if len(ranks) <= 3 else f"{len(ranks)} ranks"
+    return f"{of}{who} wait"
 
 
 def _dearest(doing: F64, parts: tuple[str, ...]) -> tuple[str, str]:

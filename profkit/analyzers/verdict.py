@@ -7,6 +7,10 @@ included, dearest first.
 
 from __future__ import annotations
 
+import numpy as np
+
+from profkit.traces import UNKNOWN
+
 from .collectives import Exposed, exposed_collectives
 from .contention import contended_transfer
 from .device_result import DeviceFigures
@@ -112,13 +116,13 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
         for d, f in view.devices.items()
     }
     least = min(transfer, key=lambda device: transfer[device])
-    count = view.devices[least].collectives.count / max(view.devices[least].steps, 1)
     contended = contended_transfer(view.attribution, view.matched)
-    steps = view.told_steps(least)
+    steps, of = view.told_steps(least), view.of_told([least])
+    count = np.count_nonzero(view.matched.instances[least].skew != UNKNOWN) / steps
     causes = []
     if contended.excess_ns:
         text = (
-            f"{contended.count / steps:.0f} collectives per step share the link with memory copies and take "
+            f"{of}{contended.count / steps:.0f} collectives per step share the link with memory copies and take "
             f"{duration(contended.excess_ns / steps)} longer for it: move the copies out of the step, or to a time "
             "without collectives"
         )
@@ -126,11 +130,11 @@ def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
             Cause("link_contended", None, contended.phase, "collective", round(contended.excess_ns / steps), text)
         )
     measured, advice = _measured(view.devices[least])
-    if (slow := slow_collectives(view.attribution, view.matched, least)) is not None:
+    if (slow := slow_collectives(view.attribution, view.matched, least, steps)) is not None:
         measured = f"{measured}, {slow.text}"
         advice = f"look at {'that one' if slow.per_step == 1 else 'those'} first; {advice}"
     text = (
-        f"the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
+        f"{of}the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
         f"{counted(round(count), 'collective')}{measured}: {advice}"
     )
     own = max(0.0, transfer[least] - contended.excess_ns / steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .attribution import Attribution
@@ -48,6 +49,15 @@ class View:
     def told_steps(self, device: int) -> int:
         """The steps of a device whose waiting is told from transfer, at least 1."""
         return told_steps(self.matched.instances[device], self.devices[device].steps)
+
+    def of_told(self, devices: Collection[int]) -> str:
+        """Begins a sentence on waiting or transfer of ``devices``: of how many steps it is, where not of all."""
+        shares = sorted({(self.told_steps(device), self.devices[device].steps) for device in devices})
+        told, steps = shares[0]
+        if told >= steps:
+            return ""
+        least = "at least " if len(shares) > 1 else ""
+        return f"in {least}{told} of {steps} steps (the others have no collective that is matched over the ranks) "
 
     def phase_per_step(self, phase: str, *parts: str) -> float:
         """Nanoseconds per step of the given parts of a phase on the slowest device."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from profkit.analyzers.result import Cause
 from profkit.traces import CollectiveCalls
 from tests.analyzers.engine import run
 from tests.analyzers.test_verdict import CALM, cost_of, near, verdict_of
+from tests.builders import TraceBuilder
 
 ONE_SLOW = replace(CALM, slow_transfers=(3_000_000,))
 
@@ -66,3 +68,19 @@ def test_a_transfer_that_is_slow_in_one_step_only_is_not_named() -> None:
     end = ops.end.copy()
     end[slow[2:]] = ops.start[slow[2:]] + 10_000
     assert "of it for" not in link_of(replace(planted, ops=replace(ops, end=end))).text
+
+
+def test_the_slow_one_is_part_of_the_transfer_where_steps_have_none() -> None:
+    """Every other of 12 steps has 14 all-reduces of 10 us and one of 300: 220 us in each step, of them 150."""
+    builder = TraceBuilder()
+    for rank, step in product((0, 1), range(12)):
+        at = step * 1_000_000
+        builder.rank(rank).range(at, at + 900_000, "step:decode bs=1").range(at + 1, at + 890_000, "target")
+        builder.launch(at + 10, at + 20, "gemm", at + 1_000, at + 90_000)
+        for place in range(0 if step % 2 else 15):
+            start = at + 100_000 + 20_000 * place
+            length = 300_000 if place == 14 else 10_000
+            builder.launch(at + 50 + 10 * place, at + 55 + 10 * place, "all_reduce", start, start + length)
+        builder.launch(at + 300, at + 400, "gemm", at + 800_000, at + 990_000)
+    text = link_of(builder.trace()).text
+    assert "take 220 µs of" in text and "150 µs of it for 1 all_reduce in decode, where others take 10.0 µs" in text

@@ -15,7 +15,7 @@ import psutil
 from profkit.traces.nsys_export import find_importer, find_nsys
 
 ROOT = Path(__file__).resolve().parents[2]
-STANDIN = Path(__file__).resolve().parent / "standin.py"
+STANDIN_FOLDER = Path(__file__).resolve().parent
 
 ARGUMENTS = """
 class ServerArgs:
@@ -85,7 +85,7 @@ def write_package(folder: Path) -> Path:
     (package / "__init__.py").write_text("")
     (package / "version.py").write_text('__version__ = "0.5.17"\n')
     (package / "srt" / "server_args.py").write_text(ARGUMENTS)
-    body = f"import sys\nsys.path.insert(0, {str(STANDIN.parent)!r})\nfrom standin import main\n"
+    body = f"import sys\nsys.path.insert(0, {str(STANDIN_FOLDER)!r})\nfrom standin.server import main\n"
     (package / "launch_server.py").write_text(body + "if __name__ == '__main__':\n    main()\n")
     return folder
 

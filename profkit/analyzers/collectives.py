@@ -10,9 +10,10 @@ from profkit.traces import I8, I64, UNKNOWN, Bools
 
 from .arrays import occurring
 from .attribution import Attribution
+from .collective_groups import call_of_op
 from .device_result import CollectiveKind, Collectives, Waiting
 from .intervals import merge, union_length
-from .matching import MatchedCollectives, call_of_op
+from .matching import MatchedCollectives
 from .partition import DeviceTimeline
 from .ranks import rank_of_device
 from .vocabulary import CLASS, PART, PARTS, PHASE, PHASES

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .attribution import Attribution
+from .collective_instances import told_steps
 from .device_result import DeviceFigures
 from .graph_result import GraphFigures
 from .lateness import graph_wait
-from .matching import MatchedCollectives, told_steps
+from .matching import MatchedCollectives
 from .other_work import Neighbours
 from .result import Cycle
 

@@ -11,8 +11,9 @@ import numpy as np
 from profkit.traces import I8, I64
 
 from .attribution import Attribution
+from .collective_instances import Instances
 from .lateness import parts_by_fault
-from .matching import Instances, MatchedCollectives, partner_positions, place_in_step
+from .matching import MatchedCollectives, partner_positions, place_in_step
 from .partition import DeviceTimeline
 from .vocabulary import PARTS, PHASES
 

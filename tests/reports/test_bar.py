@@ -65,3 +65,16 @@ def test_choosing_a_recording_leaves_the_page_where_it_is(tab: Tab, tmp_path: Pa
         (top, bottom), (above, below) = tab.js(chosen), tab.js(box)
         assert above - 1 <= top and bottom <= below + 1
     assert tab.js("(b => b.scrollHeight - b.clientHeight)(document.querySelector('#traces'))") > 40
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_entry_of_the_section_below_the_bar_is_current(tab: Tab, tmp_path: Path, width: int) -> None:
+    """The section before it ends 8 px above the lower edge of the bar, which has several rows here."""
+    show(tab, tmp_path, NAMES[:1], 1400)
+    assert tab.js(BOTTOM) < 80
+    show(tab, tmp_path, NAMES, width)
+    assert tab.js(BOTTOM) > 100
+    current = "[...document.querySelectorAll('#contents a.current')].map(a => a.hash).join()"
+    for place in ("#health", "#verdict", "#flame"):
+        tab.js(f"document.querySelector('#contents a[href=\"{place}\"]').click()")
+        tab.wait(f"{current} === '{place}'")

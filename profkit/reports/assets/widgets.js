@@ -128,18 +128,31 @@ export function bindSwitches() {
 export function followSections() {
   const links = new Map(all('#contents a').map((link) => [link.hash.slice(1), link]));
   const seen = new Set();
-  const observer = new IntersectionObserver((entries) => {
+  const note = (entries) => {
     for (const entry of entries) seen[entry.isIntersecting ? 'add' : 'delete'](entry.target.id);
     const current = [...links.keys()].find((id) => seen.has(id));
     for (const [id, link] of links) link.classList.toggle('current', id === current);
-  }, { rootMargin: '-80px 0px -55% 0px' });
-  for (const id of links.keys()) observer.observe(document.getElementById(id));
+  };
+  let observer;
+  onBarHeight((height) => {
+    observer?.disconnect();
+    observer = new IntersectionObserver(note, { rootMargin: `${-Math.ceil(height) - READ_BELOW}px 0px -55% 0px` });
+    for (const id of links.keys()) observer.observe(document.getElementById(id));
+  });
 }
 
-// What a link jumps to stays clear of the bar, which has more rows where the window is narrow or tabs are many.
-function measureBar() {
-  const observer = new ResizeObserver(([bar]) => root.style.setProperty('--bar', `${bar.borderBoxSize[0].blockSize}px`));
+// So many pixels below the bar: a section of which no more is left has been read. Links jump to 12 below it.
+const READ_BELOW = 28;
+
+// The bar has more rows where the window is narrow or tabs are many.
+function onBarHeight(told) {
+  const observer = new ResizeObserver(([bar]) => told(bar.borderBoxSize[0].blockSize));
   observer.observe(one('.bar'), { box: 'border-box' });
+}
+
+// What a link jumps to stays clear of the bar.
+function measureBar() {
+  onBarHeight((height) => root.style.setProperty('--bar', `${height}px`));
 }
 
 // Shows the data that the document holds in a page of class `Kind`; charts, where there are any, follow, since Plotly

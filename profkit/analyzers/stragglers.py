@@ -12,7 +12,7 @@ from .lateness import Blocking
 from .result import Cause
 from .view import View
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
-from .waiting import causes_of_waiting
+from .waiting import causes_of_waiting, exposed_waits
 from .words import a_duration, duration, in_phase, launching, listed
 
 LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
@@ -64,9 +64,10 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
 
 
 def _waited(view: View, device: int, late: int) -> float:
-    """Nanoseconds per step that ``device`` waits for ``late``."""
+    """Nanoseconds per step that ``device`` waits for ``late`` and does nothing else."""
     own = view.matched.instances[device]
-    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / view.told_steps(device)
+    wait = exposed_waits(view.attribution.devices[device], own)
+    return int(wait[own.last == late].sum()) / view.told_steps(device)
 
 
 def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:

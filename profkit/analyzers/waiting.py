@@ -14,7 +14,7 @@ from .attribution import Attribution
 from .lateness import parts_by_fault
 from .matching import Instances, MatchedCollectives, partner_positions, place_in_step
 from .partition import DeviceTimeline
-from .vocabulary import PARTS, PHASES
+from .vocabulary import PART, PARTS, PHASES
 
 CELLS = len(PARTS) * len(PHASES)
 
@@ -22,31 +22,42 @@ CELLS = len(PARTS) * len(PHASES)
 def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, device: int) -> dict[int, I64]:
     """For each device that ``device`` waited for: its waiting by part and phase of that device's excess.
 
-    Arrays of shape (parts, phases), in nanoseconds; each sums to the waiting for that device, but for waits without
-    any excess, which are left out. A wait before which the recording has no collective is taken to have the causes of
+    Arrays of shape (parts, phases), in nanoseconds; each sums to the exposed waiting for that device, but for waits
+    without any excess, which are left out. A wait before which the recording has no collective is taken to have the causes of
     the waits at the same place of other steps, and to be no longer than their median; without any it is left out too.
     """
     own = matched.instances[device]
+    wait = exposed_waits(attribution.devices[device], own)
     parts = {number: parts_by_fault(attribution, timeline) for number, timeline in attribution.devices.items()}
     place = place_in_step(matched.keys[device])
     causes = {}
-    for last in np.unique(own.last[own.skew > 0]).tolist():
+    for last in np.unique(own.last[wait > 0]).tolist():
         other = matched.instances[last]
-        mine = np.flatnonzero((own.last == last) & (own.skew > 0))
+        mine = np.flatnonzero((own.last == last) & (wait > 0))
         theirs = partner_positions(matched, device, last)[mine]
         began = (mine > 0) & (theirs > 0)
         first, mine, theirs = mine[~began], mine[began], theirs[began]
-        skew = own.skew[mine]
+        skew = wait[mine]
         late = _since_previous(attribution.devices[last], parts[last], other, theirs)
         usual = _since_previous(attribution.devices[device], parts[device], own, mine)
         causes[last] = _excess(skew, late, usual)
         for row in first.tolist():
             alike = place[mine] == place[row]
             if alike.any():
-                length = min(float(own.skew[row]), float(np.median(skew[alike])))
+                length = min(float(wait[row]), float(np.median(skew[alike])))
                 shared = _excess(skew[alike], late[alike], usual[alike])
                 causes[last] += np.round(shared * (length / int(skew[alike].sum()))).astype(np.int64)
     return causes
+
+
+def exposed_waits(timeline: DeviceTimeline, own: Instances) -> I64:
+    """How long each instance waits for the last rank while the device does nothing else, in nanoseconds.
+
+    A wait that compute hides delays nothing, and of collectives that wait at once only the latest counts.
+    """
+    owner, segment, length = timeline.within(own.start, own.start + np.maximum(own.skew, 0))
+    alone = (timeline.part[segment] == PART["collective"]) & (timeline.op[segment] == own.row[owner])
+    return np.bincount(owner[alone], weights=length[alone], minlength=len(own.row)).astype(np.int64)
 
 
 def _since_previous(timeline: DeviceTimeline, parts: I8, instances: Instances, position: I64) -> I64:

@@ -1,0 +1,66 @@
+"""Work of several streams beside each other: what another stream hides costs nothing, and nothing is counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from profkit.traces import Trace
+from tests.analyzers.engine import Meeting, Rank, run, step_ns
+from tests.analyzers.test_verdict import verdict_of
+
+STEPS = 12
+
+
+@dataclass(frozen=True)
+class Streams:
+    """One rank's step on two streams: by how much its kernels before collectives take longer."""
+
+    longer: int = 0
+    drafter: int = 60_000
+    orphans: bool = False
+
+
+def planned(programme: Callable[[Rank, Streams, int], Meeting], *plans: Streams) -> Trace:
+    return run(*plans, steps=STEPS, programme=programme)  # type: ignore[arg-type]
+
+
+def hidden(rank: Rank, plan: Streams, steps: int) -> Meeting:
+    """Collectives on a stream of their own, beside a long kernel; a longer kernel before makes that one shorter."""
+    for _ in range(steps):
+        begin = rank.now
+        rank.python(20_000)
+        for _ in range(6):
+            rank.launch("gemm", 60_000 + plan.longer)
+            rank.wait_for(20, 7)
+            yield from rank.all_reduce(20_000, stream=20)
+            rank.launch("fused_moe_kernel", 400_000 - plan.longer)
+            rank.wait_for(7, 20)
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=4")
+
+
+def micro_batches(rank: Rank, plan: Streams, steps: int) -> Meeting:
+    """Steps in turn on two streams: collectives of both wait at once."""
+    for number in range(steps):
+        begin, stream = rank.now, 7 + number % 2
+        rank.python(20_000)
+        for _ in range(6):
+            rank.launch("gemm", 60_000 + plan.longer, stream)
+            yield from rank.all_reduce(20_000, stream)
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=4")
+
+
+def test_a_wait_that_compute_hides_is_no_straggler() -> None:
+    found = verdict_of(planned(hidden, Streams(), Streams(longer=200_000)))
+    assert [cause for cause in found if cause.rank is not None] == []
+
+
+def test_collectives_that_wait_at_once_are_not_counted_twice() -> None:
+    """What one stream waits while the other computes is not charged either, so the cost is what is found, or more."""
+    planted = planned(micro_batches, Streams(), Streams(longer=100_000))
+    (first,) = (cause for cause in verdict_of(planted) if cause.rank is not None)
+    cost = step_ns(planted, STEPS) - step_ns(planned(micro_batches, Streams(), Streams()), STEPS)
+    assert (first.cause, first.rank) == ("straggler_compute", 1)
+    assert cost / 2 < first.ns_per_step <= cost

@@ -16,10 +16,10 @@ from .inflation import MAX_INFLATION
 from .matching import MatchedCollectives
 from .outliers import Outliers
 from .owners import pair_keys
-from .ranks import cut_steps, edge_ops, lost_steps, rank_of_device
+from .ranks import cut_steps, edge_ops, lost_steps, missing_ranks, rank_of_device
 from .result import Check, Cycle, Health, Status
 from .step_cost import step_cost
-from .vocabulary import CLASS, PHASE
+from .vocabulary import PHASE
 from .words import counted, duration, listed, share
 
 MAX_SPREAD = 0.25
@@ -109,7 +109,7 @@ def _cut_steps(attribution: Attribution) -> Iterator[Check]:
 def _ranks(attribution: Attribution, matched: MatchedCollectives) -> Iterator[Check]:
     trace = attribution.trace
     collectives = sum(len(instances.row) for instances in matched.instances.values())
-    missing = _missing_ranks(attribution)
+    missing = missing_ranks(attribution)
     spoiled = ("collectives.skew_ns", "collectives.transfer_ns")
     if missing:
         yield Check("ranks", "warn", f"{missing}: waiting cannot be told from transfer for it", spoiled)
@@ -168,21 +168,6 @@ def _lost_steps(attribution: Attribution) -> Iterator[Check]:
             f"(first: step {first}): records were lost, and what the GPU did in the window is unknown; record again"
         )
         yield Check("lost_steps", "abstain", detail, ("partition_ns", "busy_union_ns", "idle_ns"))
-
-
-def _missing_ranks(attribution: Attribution) -> str | None:
-    """Ranks that took part but whose GPU records are missing."""
-    trace = attribution.trace
-    world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
-    active = set(distinct(trace.ops.pid).tolist())
-    stepping = set(np.unique(attribution.plan.steps.pid).tolist())
-    silent = sorted(stepping - active)
-    if silent and active:
-        return f"process {silent[0]} runs steps but has no GPU records"
-    devices = len(attribution.devices)
-    if world > devices > 0 and np.any(attribution.kernel_class == CLASS["collective"]):
-        return f"{devices} of {world} ranks are recorded"
-    return None
 
 
 def _steps(attribution: Attribution, cycle: Cycle, far: Outliers | None) -> Iterator[Check]:

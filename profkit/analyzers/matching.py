@@ -16,7 +16,7 @@ from profkit.traces import I64, UNKNOWN, Bools, Index
 from .arrays import occurring
 from .attribution import Attribution
 from .clocks import Pair, clock_offsets, partners, why_impossible
-from .ranks import step_numbers
+from .ranks import missing_ranks, step_numbers
 from .vocabulary import CLASS
 
 
@@ -41,7 +41,8 @@ class MatchedCollectives:
     """Instances by device, what could not be matched, and by how much the clocks of devices differ.
 
     ``keys`` names each instance; the same key means the same collective on all devices, ``UNKNOWN`` none.
-    ``impossible`` says why the matched ones cannot be the same collectives, if so.
+    ``impossible`` says why the matched ones cannot be the same collectives, if so; ``missing_ranks`` which ranks are
+    not recorded, whose part in the waiting then is unknown.
     """
 
     instances: dict[int, Instances]
@@ -51,6 +52,7 @@ class MatchedCollectives:
     edge_steps: int = 0
     clock_offset: dict[int, int] = field(default_factory=dict)
     keys: dict[int, I64] = field(default_factory=dict)
+    missing_ranks: str | None = None
 
     @property
     def known(self) -> bool:
@@ -94,6 +96,7 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
         edge_steps=_edge_steps(numbers, recorded) + int(cut.sum()),
         clock_offset=offset,
         keys=keys,
+        missing_ranks=missing_ranks(attribution),
     )
 
 

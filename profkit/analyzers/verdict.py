@@ -8,25 +8,19 @@ included, dearest first.
 from __future__ import annotations
 
 from .collectives import Exposed, exposed_collectives
-from .contention import contended_transfer
-from .device_result import DeviceFigures
 from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
 from .graph_words import padded_batches, some
 from .lateness import Blocking, blocking_cost
-from .link_use import dearest, in_words
+from .link_causes import link_causes
 from .result import Cause
-from .slow_collectives import slow_collectives
 from .stragglers import OF_ITS_OWN, other_processes, stragglers, sync_cause
 from .view import View
-from .vocabulary import HOST_PARTS, PHASE
-from .words import a_duration, counted, duration, launching, share
+from .vocabulary import HOST_PARTS, PARTS, PHASE
+from .words import a_duration, duration, launching, share
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
-FULL = 0.5
-"""Share of a link's limit below which transfers surely do not fill it."""
-
 FAULTS = frozenset(
     {
         "host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback",
@@ -43,7 +37,8 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *stragglers(view, blocked),
         *_sync(view, blocked),
         *_host_late(view, blocked),
-        *_link(view, exposed),
+        *link_causes(view, exposed),
+        *_prefill(view),
         *_padding(view),
         *_other_process(view),
         *eager_fallback(view),
@@ -93,62 +88,6 @@ def _late_launches(view: View, device: int) -> float:
     return view.per_step(device, *HOST_PARTS) - view.graph_wait(device)
 
 
-def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
-    """Transfer that no compute hides: of the rank that sees least of it."""
-    exposed = {d: view.per_step(d, "collective") for d in view.devices}
-    if not any(exposed.values()):
-        return []
-    if not view.matched.known:
-        longest = max(exposed.values())
-        alone = len(view.matched.instances) < 2
-        advice = "record every rank in one run" if alone else "see the health checks, and record again without losses"
-        text = (
-            f"{duration(longest)} of {a_duration(view.step_ns)} step goes to collectives, and the recording cannot "
-            f"tell waiting from transfer: {advice}"
-        )
-        return [Cause("unexplained", None, None, "collective", round(longest), text)]
-    transfer = {
-        d: (exposed[d] * f.steps - int((split[d].skew + split[d].unpaired).sum())) / view.told_steps(d)
-        for d, f in view.devices.items()
-    }
-    least = min(transfer, key=lambda device: transfer[device])
-    count = view.devices[least].collectives.count / max(view.devices[least].steps, 1)
-    contended = contended_transfer(view.attribution, view.matched)
-    steps = view.told_steps(least)
-    causes = []
-    if contended.excess_ns:
-        text = (
-            f"{contended.count / steps:.0f} collectives per step share the link with memory copies and take "
-            f"{duration(contended.excess_ns / steps)} longer for it: move the copies out of the step, or to a time "
-            "without collectives"
-        )
-        causes.append(
-            Cause("link_contended", None, contended.phase, "collective", round(contended.excess_ns / steps), text)
-        )
-    measured, advice = _measured(view.devices[least])
-    if (slow := slow_collectives(view.attribution, view.matched, least)) is not None:
-        measured = f"{measured}, {slow.text}"
-        advice = f"look at {'that one' if slow.per_step == 1 else 'those'} first; {advice}"
-    text = (
-        f"the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
-        f"{counted(round(count), 'collective')}{measured}: {advice}"
-    )
-    own = max(0.0, transfer[least] - contended.excess_ns / steps)
-    return [*causes, Cause("link_bound", None, _dearest_phase(view, "collective"), "collective", round(own), text)]
-
-
-def _measured(figures: DeviceFigures) -> tuple[str, str]:
-    """How much of the link the transfers use, in brackets, where that was measured; and what would shorten them."""
-    used = dearest(figures.link_use or ())
-    if used is None:
-        return "", "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
-    said = f" ({in_words(used)})"
-    if used.share_most is not None and used.share_most < FULL:
-        advice = "fewer or fused collectives, overlap with compute, or a path with less latency would shorten it"
-        return said, f"the GPU's own link is not full, so {advice}"
-    return said, "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
-
-
 def _dearest_phase(view: View, *parts: str) -> str:
     cells = view.devices[view.slowest].phase_partition_ns
     return max(cells, key=lambda phase: sum(cells[phase].get(part) or 0 for part in parts), default="verify")
@@ -188,6 +127,16 @@ def _other_process(view: View) -> list[Cause]:
         f"{a_duration(view.step_ns)} step: {OF_ITS_OWN}"
     )
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
+
+
+def _prefill(view: View) -> list[Cause]:
+    """What prefills add to the mean step, busy and waiting."""
+    cost = view.phase_per_step("prefill", *PARTS)
+    text = (
+        f"prefills between the decode steps take {duration(cost)} of {a_duration(view.step_ns)} step on average "
+        f"({share(cost, view.step_ns)}): record while no request comes in to see decode steps alone"
+    )
+    return [Cause("prefill", None, "prefill", None, round(cost), text)]
 
 
 def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:

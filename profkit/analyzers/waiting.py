@@ -23,8 +23,9 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
     """For each device that ``device`` waited for: its waiting by part and phase of that device's excess.
 
     Arrays of shape (parts, phases), in nanoseconds; each sums to the exposed waiting for that device, but for waits
-    without any excess, which are left out. A wait before which the recording has no collective is taken to have the causes of
-    the waits at the same place of other steps, and to be no longer than their median; without any it is left out too.
+    without any excess, which are left out. A wait before which the recording has no collective is taken to have the
+    causes of the waits at the same place of other steps, and to be no longer than their median; without any it is left
+    out too.
     """
     own = matched.instances[device]
     wait = exposed_waits(attribution.devices[device], own)

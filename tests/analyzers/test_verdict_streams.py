@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
-
 from profkit.traces import Trace
 from tests.analyzers.engine import Meeting, Rank, run, step_ns
 from tests.analyzers.test_verdict import verdict_of

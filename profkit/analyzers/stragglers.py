@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import F64
 
+from .host_words import host_words
 from .lateness import Blocking
 from .result import Cause
 from .view import View
@@ -80,11 +81,12 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
     more_sync = sync[late] - float(np.median([cost for device, cost in sync.items() if device != late]))
     if more_sync >= cost / 2:
         return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
+    words = host_words(view, late, part, phase)
     text = (
         f"{who} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank {rank}, "
-        f"whose host is late by {duration(cost)} (mostly {launching(phase)}): {view.advice_for_host(part)}"
+        f"whose host is late by {duration(cost)} (mostly {words.doing or launching(phase)}): {words.advice}"
     )
-    return [Cause("straggler_host", rank, phase, part, round(cost), text)]
+    return [Cause("straggler_host", rank, words.phase, part, round(cost), text)]
 
 
 def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:

@@ -11,6 +11,7 @@ from .collectives import Exposed, exposed_collectives
 from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
 from .graph_words import padded_batches, some
+from .host_words import host_words
 from .lateness import Blocking, blocking_cost
 from .link_causes import link_causes
 from .result import Cause
@@ -74,13 +75,12 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         for part in HOST_PARTS
     }
     part, phase = max(cells, key=lambda cell: cells[cell], default=("gap_host", "step_other"))
-    doing = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
+    ways = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
+    words = host_words(view, least, part, phase)
+    doing = words.doing or f"{ways.get(part, 'in launch calls')} while {launching(phase)}"
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
-    text = (
-        f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly "
-        f"{doing.get(part, 'in launch calls')} while {launching(phase)}: {view.advice_for_host(part)}"
-    )
-    return [Cause("host_late", None, phase, part, round(own[least]), text)]
+    text = f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly {doing}: {words.advice}"
+    return [Cause("host_late", None, words.phase, part, round(own[least]), text)]
 
 
 def _late_launches(view: View, device: int) -> float:

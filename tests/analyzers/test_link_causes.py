@@ -107,4 +107,4 @@ def allocating(rank: Rank, plan: Plan, steps: int) -> Meeting:
 def test_the_advice_of_a_straggler_keeps_together() -> None:
     """Its sentence and the transfers' become one, in front of the advice."""
     said = figures_of(run(CALM, CALM, programme=allocating)).summary
-    assert "the transfers themselves take 100 µs: look at" in said and said.count(": ") == 1
+    assert "the transfers themselves take 100 µs: allocate before serving" in said and said.count(": ") == 1

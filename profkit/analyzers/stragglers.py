@@ -11,6 +11,7 @@ from profkit.traces import F64
 from .host_words import host_words
 from .lateness import Blocking
 from .result import Cause
+from .turns import in_turn
 from .view import View
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
 from .waiting import causes_of_waiting, exposed_waits
@@ -61,7 +62,7 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         waited = float(np.median([_waited(view, device, late) for device in others]))
         causes += _late_host(view, blocked, late, waited, longer)
         causes += _late_gpu(view, late, waited, longer)
-    return causes
+    return in_turn(view, [cause for cause in causes if cause.ns_per_step > 0])
 
 
 def _waited(view: View, device: int, late: int) -> float:

@@ -7,25 +7,26 @@ included, dearest first.
 
 from __future__ import annotations
 
-from .collectives import Exposed, exposed_collectives
+from .collectives import exposed_collectives
 from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
 from .graph_words import padded_batches, some
 from .host_words import host_words
 from .lateness import Blocking, blocking_cost
 from .link_causes import link_causes
+from .own_work import own_work
 from .result import Cause
 from .stragglers import OF_ITS_OWN, other_processes, stragglers, sync_cause
 from .view import View
-from .vocabulary import HOST_PARTS, PARTS, PHASE
-from .words import a_duration, duration, launching, share
+from .vocabulary import HOST_PARTS
+from .words import a_duration, duration, launching
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
 FAULTS = frozenset(
     {
         "host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback",
-        "queue", "other_process",
+        "queue", "other_process", "copies",
     }
 )  # fmt: skip
 
@@ -39,12 +40,11 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *_sync(view, blocked),
         *_host_late(view, blocked),
         *link_causes(view, exposed),
-        *_prefill(view),
         *_padding(view),
         *_other_process(view),
         *eager_fallback(view),
         *eager_ranks(view),
-        *_own_work(view, exposed),
+        *own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
     shown = [cause for cause in causes if cause.ns_per_step >= MIN_SHOWN * view.step_ns and cause.ns_per_step > 0]
@@ -127,44 +127,6 @@ def _other_process(view: View) -> list[Cause]:
         f"{a_duration(view.step_ns)} step: {OF_ITS_OWN}"
     )
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
-
-
-def _prefill(view: View) -> list[Cause]:
-    """What prefills add to the mean step, busy and waiting."""
-    cost = view.phase_per_step("prefill", *PARTS)
-    text = (
-        f"prefills between the decode steps take {duration(cost)} of {a_duration(view.step_ns)} step on average "
-        f"({share(cost, view.step_ns)}): record while no request comes in to see decode steps alone"
-    )
-    return [Cause("prefill", None, "prefill", None, round(cost), text)]
-
-
-def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
-    """What drafting and verifying cost by themselves, without waiting for hosts or ranks."""
-    if view.cycle.kind != "speculative":
-        return []
-    drafter = view.phase_per_step("draft", "compute", "copy", "collective", "gap_in_graph", "gap_queue")
-    drafter -= _skew_in_phase(view, exposed, "draft")
-    verify = view.phase_per_step("verify", "compute", "copy")
-    return [
-        Cause(
-            "drafter_cost", None, "draft", "compute", round(drafter),
-            f"the drafter takes {duration(drafter)} of {a_duration(view.step_ns)} step "
-            f"({share(drafter, view.step_ns)}): a free drafter would save that much",
-        ),
-        Cause(
-            "verify_cost", None, "verify", "compute", round(verify),
-            f"verify's own GPU work takes {duration(verify)} of {a_duration(view.step_ns)} step "
-            f"({share(verify, view.step_ns)}): only a smaller block, a cheaper target or a higher accept length "
-            "changes that",
-        ),
-    ]  # fmt: skip
-
-
-def _skew_in_phase(view: View, exposed: dict[int, Exposed], phase: str) -> float:
-    """Nanoseconds per step that the slowest device waits for the last rank and nothing hides, in one phase."""
-    split = exposed.get(view.slowest)
-    return int(split.skew[PHASE[phase]]) / max(view.devices[view.slowest].steps, 1) if split else 0.0
 
 
 def _waits_on_gpu(view: View) -> list[Cause]:

@@ -51,3 +51,13 @@ def test_a_rank_that_copies_is_not_told_to_compare_clocks() -> None:
     assert (first.cause, first.rank, first.part) == ("straggler_compute", 1, "copy")
     assert near(first.ns_per_step, cost_of(planted, run(CALM, CALM)))
     assert "its GPU copies longer (mostly in verify)" in first.text and "clocks" not in first.text
+
+
+def test_copies_of_every_rank_are_no_work_of_verify() -> None:
+    planted = run(COPIES, COPIES)
+    found = verdict_of(planted)
+    assert (found[0].cause, found[0].rank, found[0].part) == ("copies", None, "copy")
+    assert near(found[0].ns_per_step, cost_of(planted, run(CALM, CALM)))
+    assert "mostly memcpy HtoD in verify: copy less, or from and to pinned memory" in found[0].text
+    verify = {cause.cause: cause.ns_per_step for cause in found}["verify_cost"]
+    assert near(verify, {cause.cause: cause.ns_per_step for cause in verdict_of(run(CALM, CALM))}["verify_cost"])

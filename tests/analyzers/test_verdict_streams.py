@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
+
 from profkit.traces import Trace
 from tests.analyzers.engine import Meeting, Rank, run, step_ns
 from tests.analyzers.test_verdict import verdict_of
@@ -48,6 +50,30 @@ def micro_batches(rank: Rank, plan: Streams, steps: int) -> Meeting:
             rank.launch("gemm", 60_000 + plan.longer, stream)
             yield from rank.all_reduce(20_000, stream)
         rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=4")
+
+
+def drafting_beside(rank: Rank, plan: Streams, steps: int) -> Meeting:
+    """The next draft runs on a stream of its own beside verify, which takes 1.2 ms."""
+    for _ in range(steps):
+        begin = rank.now
+        rank.python(5_000)
+        rank.launch("gemm", plan.drafter, stream=21)
+        rank.builder.rank(rank.number).range(begin, rank.now, "draft")
+        target = rank.now
+        yield from rank.graph([("gemm", 100_000), ("all_reduce", 20_000)] * 10, 1_000, gap=0)
+        rank.builder.rank(rank.number).range(target, rank.now, "target")
+        rank.wait_for(7, 21)
+        rank.wait_for(21, 7)
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=4")
+
+
+@pytest.mark.parametrize("drafter", [300_000, 3_000_000])
+def test_a_free_drafter_saves_what_verify_does_not_hide(drafter: int) -> None:
+    planted = planned(drafting_beside, Streams(drafter=drafter), Streams(drafter=drafter))
+    costs = {cause.cause: cause.ns_per_step for cause in verdict_of(planted)}
+    free = planned(drafting_beside, Streams(drafter=1_000), Streams(drafter=1_000))
+    saved = step_ns(planted, STEPS) - step_ns(free, STEPS)
+    assert abs(costs.get("drafter_cost", 0) - saved) <= 0.02 * step_ns(planted, STEPS)
 
 
 def test_a_wait_that_compute_hides_is_no_straggler() -> None:

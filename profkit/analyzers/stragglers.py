@@ -8,6 +8,7 @@ import numpy as np
 
 from profkit.traces import F64
 
+from .gpu_words import why_longer
 from .host_words import host_words
 from .lateness import Blocking
 from .result import Cause
@@ -20,8 +21,7 @@ from .words import a_duration, duration, in_phase, launching, listed
 LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     "straggler_compute": (
         ("compute", "copy"),
-        "its GPU works longer (mostly {phase}): balance experts and sequences over the ranks, and compare the GPU's "
-        "clocks with the others'",
+        "its GPU works longer (mostly {phase}): {advice}",
     ),
     "queue": (
         ("gap_queue",),
@@ -101,13 +101,15 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
             f"{other_processes(view.neighbours[late].pids)} occupies its GPU: {OF_ITS_OWN}"
         )
         causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
+    advice = why_longer(view, late)
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
         # Of several parts the one that costs most in all phases together, and of it the dearest phase.
         part = max(parts, key=lambda name: longer[PART[name]].sum())
         _, phase = _dearest(longer, (part,))
         why = COPIES if part == "copy" else why
-        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=in_phase(phase))}"
+        why = why.format(phase=in_phase(phase), advice=advice)
+        text = f"{waits} {rank}, {duration(cost)} of it because {why}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))
     return causes
 

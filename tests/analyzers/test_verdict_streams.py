@@ -9,7 +9,7 @@ import pytest
 
 from profkit.traces import Trace
 from tests.analyzers.engine import Meeting, Rank, run, step_ns
-from tests.analyzers.test_verdict import verdict_of
+from tests.analyzers.test_verdict import figures_of, verdict_of
 
 STEPS = 12
 
@@ -88,3 +88,11 @@ def test_collectives_that_wait_at_once_are_not_counted_twice() -> None:
     cost = step_ns(planted, STEPS) - step_ns(planned(micro_batches, Streams(), Streams()), STEPS)
     assert (first.cause, first.rank) == ("straggler_compute", 1)
     assert cost / 2 < first.ns_per_step <= cost
+
+
+def test_the_period_of_micro_batches_is_not_the_time_between_their_starts() -> None:
+    """Both of a pair begin within 100 us; a step takes half of what the pair does."""
+    planted = planned(micro_batches, Streams(), Streams())
+    cycle = figures_of(planted).cycle
+    assert cycle.period_ns_median is not None and cycle.us_per_token is not None
+    assert abs(cycle.period_ns_median - step_ns(planted, STEPS)) <= 0.15 * step_ns(planted, STEPS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profkit.traces import I8, I64
+from profkit.traces import I8, I64, UNKNOWN
 
 from .attribution import Attribution
 from .lateness import parts_by_fault
@@ -36,7 +36,7 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
         other = matched.instances[last]
         mine = np.flatnonzero((own.last == last) & (wait > 0))
         theirs = partner_positions(matched, device, last)[mine]
-        began = (mine > 0) & (theirs > 0)
+        began = (_left_before(own)[mine] >= 0) & (_left_before(other)[theirs] >= 0)
         first, mine, theirs = mine[~began], mine[began], theirs[began]
         skew = wait[mine]
         late = _since_previous(attribution.devices[last], parts[last], other, theirs)
@@ -63,12 +63,17 @@ def exposed_waits(timeline: DeviceTimeline, own: Instances) -> I64:
 
 def _since_previous(timeline: DeviceTimeline, parts: I8, instances: Instances, position: I64) -> I64:
     """Nanoseconds by cell, per instance, from the end of the collective before it to its start."""
-    reach = np.maximum.accumulate(instances.end)
-    start, end = reach[position - 1], instances.start[position]
+    start, end = _left_before(instances)[position], instances.start[position]
     owner, segment, length = timeline.within(start, end)
     cell = parts[segment].astype(np.int64) * len(PHASES) + timeline.phase[segment]
     total = np.bincount(owner * CELLS + cell, weights=length, minlength=len(start) * CELLS)
     return total.astype(np.int64).reshape(len(start), CELLS)
+
+
+def _left_before(instances: Instances) -> I64:
+    """When all collectives before each one that ranks leave together had ended, ``UNKNOWN`` without any."""
+    ends = np.where(instances.skew != UNKNOWN, instances.end, UNKNOWN)
+    return np.concatenate([[UNKNOWN], np.maximum.accumulate(ends)])[: len(ends)]
 
 
 def _excess(skew: I64, theirs: I64, mine: I64) -> I64:

@@ -108,3 +108,22 @@ def test_the_advice_of_a_straggler_keeps_together() -> None:
     """Its sentence and the transfers' become one, in front of the advice."""
     said = figures_of(run(CALM, CALM, programme=allocating)).summary
     assert "the transfers themselves take 100 µs: allocate before serving" in said and said.count(": ") == 1
+
+
+def receiving(rank: Rank, plan: Plan, steps: int) -> Meeting:
+    """Rank 1 receives for longer, right before ranks meet."""
+    for _ in range(steps):
+        begin = rank.now
+        rank.python(20_000)
+        for _ in range(6):
+            rank.launch("gemm", 100_000)
+            rank.launch("send_recv", 180_000 if rank.number == 1 else 30_000)
+            yield from rank.all_reduce(10_000)
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=1")
+
+
+def test_a_rank_that_is_late_for_a_collective_without_a_partner() -> None:
+    """What it did since ranks last left a collective together counts, and that is not the one without a partner."""
+    first = verdict_of(run(CALM, CALM, CALM, programme=receiving))[0]
+    assert (first.cause, first.rank, first.part) == ("unexplained", 1, "collective")
+    assert near(first.ns_per_step, 6 * 150_000)

@@ -112,3 +112,32 @@ def test_a_recorder_is_not_the_engine() -> None:
     assert (first.cause, first.rank) == ("straggler_host", 1)
     assert "(mostly in CUPTI Buffer flush, the recorder's own work)" in first.text
     assert first.text.endswith("that time is not the engine's, so judge by the steps without it")
+
+
+def held_in_launch(rank: Rank, plan: Host, steps: int) -> Meeting:
+    """A graph launch call that begins while the GPU works, and returns so much later; its kernels begin at its end."""
+    for _ in range(steps):
+        begin = rank.now
+        rank.python(20_000)
+        rank.launch("gemm", 300_000)
+        rank.builder.rank(rank.number).call(rank.now, rank.now + 100_000 + plan.ns, "cudaGraphLaunch")
+        rank.now += 100_000 + plan.ns
+        correlation = rank.builder.last_id[rank.builder.pid]
+        time = max(rank.now, rank.free[7])
+        for node in range(4):
+            rank.builder.rank(rank.number).node("gemm", time, time + 100_000, node=node, launch=correlation)
+            time += 100_000
+        end = yield time, 10_000
+        rank.builder.rank(rank.number).node("all_reduce", time, end, node=4, launch=correlation)
+        rank.free[7] = end
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=1")
+
+
+def test_a_launch_call_that_holds_the_host_up_is_no_queue() -> None:
+    """It began before the GPU fell idle, but the GPU could not go on before it was done."""
+    plans = (Host(ns=0), Host(ns=2_000_000))
+    found = verdict_of(run(*plans, steps=STEPS, programme=held_in_launch))  # type: ignore[arg-type]
+    assert (found[0].cause, found[0].rank, found[0].part) == ("straggler_host", 1, "gap_graph_launch")
+    alone = verdict_of(run(plans[1], steps=STEPS, programme=held_in_launch))  # type: ignore[arg-type]
+    assert (alone[0].cause, alone[0].part) == ("host_late", "gap_graph_launch")
+    assert "queue" not in {cause.cause for cause in (*found, *alone)}

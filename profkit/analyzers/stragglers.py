@@ -68,7 +68,7 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
 def _waited(view: View, device: int, late: int) -> float:
     """Nanoseconds per step that ``device`` waits for ``late`` and does nothing else."""
     own = view.matched.instances[device]
-    wait = exposed_waits(view.attribution.devices[device], own)
+    wait = exposed_waits(view.attribution, device, own)
     return int(wait[own.last == late].sum()) / view.told_steps(device)
 
 

@@ -28,7 +28,7 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
     out too.
     """
     own = matched.instances[device]
-    wait = exposed_waits(attribution.devices[device], own)
+    wait = exposed_waits(attribution, device, own)
     parts = {number: parts_by_fault(attribution, timeline) for number, timeline in attribution.devices.items()}
     place = place_in_step(matched.keys[device])
     causes = {}
@@ -51,13 +51,19 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
     return causes
 
 
-def exposed_waits(timeline: DeviceTimeline, own: Instances) -> I64:
-    """How long each instance waits for the last rank while the device does nothing else, in nanoseconds.
+def exposed_waits(attribution: Attribution, device: int, own: Instances) -> I64:
+    """How long each instance waits for the last rank while ``device`` does nothing else, in nanoseconds.
 
-    A wait that compute hides delays nothing, and of collectives that wait at once only the latest counts.
+    A wait that work of another stream hides delays nothing, and of collectives that wait at once only the latest
+    counts. Behind it on its own stream work may begin early (programmatic dependent launch), but only to wait too.
     """
+    timeline, ops = attribution.devices[device], attribution.trace.ops
     owner, segment, length = timeline.within(own.start, own.start + np.maximum(own.skew, 0))
-    alone = (timeline.part[segment] == PART["collective"]) & (timeline.op[segment] == own.row[owner])
+    row, op = own.row[owner], timeline.op[segment]
+    collective = timeline.part[segment] == PART["collective"]
+    behind = ~collective & (ops.stream[op] == ops.stream[row]) & (ops.start[op] > own.start[owner])
+    # A gap has the op that ends it, but none lies in a collective.
+    alone = (collective & (op == row)) | behind
     return np.bincount(owner[alone], weights=length[alone], minlength=len(own.row)).astype(np.int64)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from profkit.traces import Trace
-from tests.analyzers.engine import Meeting, Rank, run, step_ns
+from tests.analyzers.engine import LATENCY, Meeting, Rank, run, step_ns
 from tests.analyzers.test_verdict import figures_of, verdict_of
 
 STEPS = 12
@@ -96,3 +96,26 @@ def test_the_period_of_micro_batches_is_not_the_time_between_their_starts() -> N
     cycle = figures_of(planted).cycle
     assert cycle.period_ns_median is not None and cycle.us_per_token is not None
     assert abs(cycle.period_ns_median - step_ns(planted, STEPS)) <= 0.15 * step_ns(planted, STEPS)
+
+
+def dependents(rank: Rank, plan: Streams, steps: int) -> Meeting:
+    """The kernel behind each all-reduce begins with it and waits for its end (programmatic dependent launch)."""
+    for _ in range(steps):
+        begin = rank.now
+        rank.python(20_000)
+        for _ in range(6):
+            rank.launch("gemm", 60_000 + plan.longer)
+            entered = max(rank.now + LATENCY, rank.free[7])
+            yield from rank.all_reduce(20_000)
+            rank.call(1_000, "cudaLaunchKernelExC")
+            rank.builder.rank(rank.number).op("rms_norm", entered + 2_000, rank.free[7] + 5_000)
+            rank.free[7] += 5_000
+        rank.builder.rank(rank.number).range(begin, rank.now, "step:decode bs=4")
+
+
+def test_a_dependent_kernel_that_waits_too_hides_nothing() -> None:
+    planted = planned(dependents, Streams(), Streams(longer=200_000))
+    (first,) = (cause for cause in verdict_of(planted) if cause.rank is not None)
+    cost = step_ns(planted, STEPS) - step_ns(planned(dependents, Streams(), Streams()), STEPS)
+    assert (first.cause, first.rank) == ("straggler_compute", 1)
+    assert abs(first.ns_per_step - cost) <= 0.02 * cost

@@ -56,7 +56,7 @@ def _rank_columns(side: Side, device: int, known: bool) -> F64:
         own = side.matched.instances[device]
         paired = own.skew >= 0
         step = side.places(device, own.row[paired])
-        exposed = exposed_waits(side.attribution.devices[device], own)
+        exposed = exposed_waits(side.attribution, device, own)
         transfer = own.end - own.start - own.skew
         columns += [np.bincount(step, weights=ns[paired], minlength=len(wall)) for ns in (exposed, transfer)]
     return np.stack(columns, axis=1)

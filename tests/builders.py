@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from profkit.traces import (
+    OVERHEAD,
     UNKNOWN,
     CollectiveCalls,
     Device,
@@ -195,3 +196,8 @@ class TraceBuilder:
 
 def _columns(table: type[Ops | Launches | GraphNodes | CollectiveCalls], rows: list[Row]) -> dict[str, np.ndarray]:
     return {name: np.array([row[name] for row in rows], dtype) for name, dtype in table.dtypes().items()}
+
+
+def calls_of_target(trace: Trace) -> int:
+    """The number of host API calls without the recorder's own work."""
+    return sum(not trace.strings[api].startswith(OVERHEAD) for api in trace.launches.api.tolist())

@@ -52,6 +52,7 @@ NVTX = (
     "start end eventType rangeId category color text globalTid endGlobalTid textId domainId uint64Value jsonTextId "
     "jsonText binaryData"
 )
+OVERHEAD = "start end globalTid nameId returnValue"
 NODES = "start end eventClass globalTid nameId graphNodeId originalGraphNodeId"
 
 TABLES = {
@@ -70,6 +71,7 @@ TABLES = {
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": GRAPH,
     "CUPTI_ACTIVITY_KIND_RUNTIME": RUNTIME,
     "CUDA_GRAPH_NODE_EVENTS": NODES,
+    "PROFILER_OVERHEAD": OVERHEAD,
     "NVTX_EVENTS": NVTX,
 }
 
@@ -125,6 +127,11 @@ class NsysFile:
             times = {"start": min(start + 1, end), "end": max(end - 1, min(start + 1, end))}
             self.add("CUPTI_ACTIVITY_KIND_RUNTIME", nameId=inner, **times, **(row | {"eventClass": 67}))
         return self
+
+    def overhead(self, start: int, end: int, name: str, pid: int = 100, tid: int | None = None) -> Self:
+        """What the recorder itself did on the main thread."""
+        where = {"start": start, "end": end, "globalTid": thread(pid, tid)}
+        return self.add("PROFILER_OVERHEAD", **where, nameId=self.string(name), returnValue=0)
 
     def range(
         self, start: int, end: int | None, text: str, domain: int = 1, kind: int = PUSH_POP, registered: bool = False,

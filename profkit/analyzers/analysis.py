@@ -133,7 +133,7 @@ def _summary(cycle: Cycle, verdict: Sequence[Cause], health: Health, slowest: De
         return f"No verdict: {reason}." if reason else "Nothing in the recording holds the step back."
     sentence = verdict[0].text
     if verdict[0].cause.startswith("straggler") and (transfer := _of(verdict, "link_bound")):
-        head, _, advice = sentence.rpartition(": ")
+        head, _, advice = sentence.partition(": ")
         sentence = f"{head}; the transfers themselves take {duration(transfer.ns_per_step)}: {advice}"
     if cycle.kind == "plain" and slowest and slowest.window:
         step = slowest.window.wall_ns / max(slowest.steps, 1)

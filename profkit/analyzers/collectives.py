@@ -63,13 +63,14 @@ def exposed_collectives(attribution: Attribution, matched: MatchedCollectives) -
     for device, own in matched.instances.items():
         alone, waits = own.skew == UNKNOWN, own.skew > 0
         found[device] = Exposed(
-            skew=_exposed(attribution.devices[device], own.start[waits], (own.start + own.skew)[waits]),
-            unpaired=_exposed(attribution.devices[device], own.start[alone], own.end[alone]),
+            skew=exposed_time(attribution.devices[device], own.start[waits], (own.start + own.skew)[waits]),
+            unpaired=exposed_time(attribution.devices[device], own.start[alone], own.end[alone]),
         )
     return found
 
 
-def _exposed(timeline: DeviceTimeline, start: I64, end: I64) -> I64:
+def exposed_time(timeline: DeviceTimeline, start: I64, end: I64) -> I64:
+    """By phase, how long a device runs only collectives within intervals, merged, in nanoseconds."""
     order = np.argsort(start, kind="stable")
     row: I64 = overlap_totals(timeline, *merge(start[order], end[order]))[PART["collective"]]
     return row
@@ -84,7 +85,7 @@ def collective_figures(
     known = matched.known
     duration = own.end - own.start
     skew = int(own.skew[paired].sum()) if known else None
-    transfer = int((duration - own.skew)[paired].sum()) if known else None
+    transfer = int((duration - own.skew)[paired].sum()) if known and not matched.missing_ranks else None
     ranks = rank_of_device(attribution.trace)
     totals = blame(attribution, matched, device) if known else {}
     parts = {
@@ -134,8 +135,9 @@ def _kind(
     paired = own.skew[kept] != UNKNOWN
     skew = own.skew[kept][paired]
     known = matched.known and bool(paired.any())
+    told = known and not matched.missing_ranks
     transfer = duration[paired] - skew
-    median = int(np.median(transfer)) if known else None
+    median = int(np.median(transfer)) if told else None
     algorithm, bus = _bandwidths(rule.value, size, len(matched.instances), median)
     limit = next((d.link_bandwidth for d in attribution.trace.devices if d.device == device), None)
     return CollectiveKind(
@@ -146,7 +148,7 @@ def _kind(
         count=int(kept.sum()),
         sum_ns=int(duration.sum()),
         skew_ns=int(skew.sum()) if known else None,
-        transfer_ns=int(transfer.sum()) if known else None,
+        transfer_ns=int(transfer.sum()) if told else None,
         transfer_ns_median=median,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=bus,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from .arrays import distinct
 from .attribution import Attribution
 from .matching import MatchedCollectives
-from .ranks import lost_steps, rank_of_device
+from .ranks import lost_steps, missing_ranks, rank_of_device
 from .result import Check
-from .vocabulary import CLASS
 from .words import counted, duration
 
 
@@ -19,7 +16,7 @@ def checks_of_ranks(attribution: Attribution, matched: MatchedCollectives) -> It
     """Whether waiting can be told from transfer, and the steps and clocks of each rank."""
     trace = attribution.trace
     collectives = sum(len(instances.row) for instances in matched.instances.values())
-    missing = _missing_ranks(attribution)
+    missing = missing_ranks(attribution)
     spoiled = ("collectives.skew_ns", "collectives.transfer_ns")
     if missing:
         yield Check("ranks", "warn", f"{missing}: waiting cannot be told from transfer for it", spoiled)
@@ -78,18 +75,3 @@ def _lost_steps(attribution: Attribution) -> Iterator[Check]:
             f"(first: step {first}): records were lost, and what the GPU did in the window is unknown; record again"
         )
         yield Check("lost_steps", "abstain", detail, ("partition_ns", "busy_union_ns", "idle_ns"))
-
-
-def _missing_ranks(attribution: Attribution) -> str | None:
-    """Ranks that took part but whose GPU records are missing."""
-    trace = attribution.trace
-    world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
-    active = set(distinct(trace.ops.pid).tolist())
-    stepping = set(np.unique(attribution.plan.steps.pid).tolist())
-    silent = sorted(stepping - active)
-    if silent and active:
-        return f"process {silent[0]} runs steps but has no GPU records"
-    devices = len(attribution.devices)
-    if world > devices > 0 and np.any(attribution.kernel_class == CLASS["collective"]):
-        return f"{devices} of {world} ranks are recorded"
-    return None

@@ -21,7 +21,8 @@ from .partition import DeviceTimeline, blocking_calls
 from .vocabulary import HOST_PARTS, PART
 
 HELD = 0.5
-"""Share of its time that a copy's call must wait for earlier GPU work to count as blocking."""
+"""Share of its time that a copy's call must wait for earlier GPU work to count as blocking; and share of a wait that a
+launch call must last through to be at fault."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,28 +39,36 @@ class Blocking:
 
 
 def parts_by_fault(attribution: Attribution, timeline: DeviceTimeline) -> I8:
-    """The parts of ``timeline``, with the wait of a graph that was launched in time counted as ``gap_queue``.
+    """The parts of ``timeline``, with waits that begin behind the begin of their launch call by whose fault they are.
 
-    ``gap_graph_launch`` holds two things: the time that a late launch call takes, which is the host's fault, and the
-    time before the first kernel of a graph whose launch had begun before the GPU fell idle, which is not.
+    Such a wait is the host's where the call itself lasts through most of it (the host is held up in it, or loads a
+    module), though ``gap_queue`` holds it for a kernel. Otherwise it is not, though ``gap_graph_launch`` holds it for a
+    graph.
     """
-    launch = attribution.launch[timeline.op]
-    before_graph = (timeline.part == PART["gap_graph_launch"]) & (launch >= 0)
+    launches, launch = attribution.trace.launches, attribution.launch[timeline.op]
     parts = timeline.part.copy()
-    rows = np.flatnonzero(before_graph)
-    in_time = attribution.trace.launches.start[launch[rows]] < timeline.start[rows]
-    parts[rows[in_time]] = PART["gap_queue"]
+    rows = np.flatnonzero(np.isin(parts, (PART["gap_graph_launch"], PART["gap_queue"])) & (launch >= 0))
+    rows = rows[launches.start[launch[rows]] < timeline.start[rows]]
+    inside = np.minimum(launches.end[launch[rows]], timeline.end[rows]) - timeline.start[rows]
+    held = inside > HELD * (timeline.end - timeline.start)[rows]
+    graph = attribution.trace.ops.graph_launch[timeline.op[rows]] >= 0
+    late = np.where(graph, PART["gap_graph_launch"], PART["gap_launch"])
+    parts[rows] = np.where(held, late, PART["gap_queue"])
     return parts
 
 
 def graph_wait(attribution: Attribution, device: int) -> int:
-    """Idle time in the window before graphs that were launched in time, in nanoseconds."""
+    """Idle time in the window before graphs that were launched in time, in nanoseconds.
+
+    Less what is a queue by its part, but was the host's fault.
+    """
     timeline = attribution.devices[device]
     if timeline.window_start is None or timeline.window_end is None:
         return 0
-    moved = parts_by_fault(attribution, timeline) != timeline.part
-    inside = moved & (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
-    return int((timeline.end - timeline.start)[inside].sum())
+    parts, queue = parts_by_fault(attribution, timeline), PART["gap_queue"]
+    inside = (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
+    moved = (parts == queue).astype(np.int64) - (timeline.part == queue)
+    return int((moved * (timeline.end - timeline.start))[inside].sum())
 
 
 def blocking_cost(attribution: Attribution, device: int) -> Blocking:

@@ -18,7 +18,7 @@ from .clocks import Pair, clock_offsets, partners, why_impossible
 from .collective_counts import common_steps, counts_per_step, differing, edge_steps, mismatches_of, steps_cut_off
 from .collective_groups import Groups
 from .collective_instances import Instances, instances_of
-from .ranks import step_numbers
+from .ranks import missing_ranks, step_numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,8 @@ class MatchedCollectives:
     """Instances by device, what could not be matched, and by how much the clocks of devices differ.
 
     ``keys`` names each instance; the same key means the same collective on all devices, ``UNKNOWN`` none.
-    ``impossible`` says why the matched ones cannot be the same collectives, if so.
+    ``impossible`` says why the matched ones cannot be the same collectives, if so; ``missing_ranks`` which ranks are
+    not recorded, whose part in the waiting then is unknown.
     """
 
     instances: dict[int, Instances]
@@ -36,6 +37,7 @@ class MatchedCollectives:
     edge_steps: int = 0
     clock_offset: dict[int, int] = field(default_factory=dict)
     keys: dict[int, I64] = field(default_factory=dict)
+    missing_ranks: str | None = None
 
     @property
     def known(self) -> bool:
@@ -79,6 +81,7 @@ def match_collectives(attribution: Attribution) -> MatchedCollectives:
         edge_steps=edge_steps(numbers, recorded) + int(cut.sum()),
         clock_offset=offset,
         keys=keys,
+        missing_ranks=missing_ranks(attribution),
     )
 
 

@@ -13,6 +13,7 @@ from .arrays import distinct, occurring
 from .attribution import Attribution
 from .owners import pair_keys
 from .steps import DECODE, spans_at
+from .vocabulary import CLASS
 
 LAUNCH = re.compile(r"Launch(?!Host)")
 """API calls that start work on the GPU, under any of their names."""
@@ -88,6 +89,21 @@ def lost_steps(attribution: Attribution) -> dict[int, Index]:
         if len(empty):
             lost[device] = empty
     return lost
+
+
+def missing_ranks(attribution: Attribution) -> str | None:
+    """Ranks that took part but whose GPU records are missing."""
+    trace = attribution.trace
+    world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
+    active = set(distinct(trace.ops.pid).tolist())
+    stepping = set(occurring(attribution.plan.steps.pid).tolist())
+    silent = sorted(stepping - active)
+    if silent and active:
+        return f"process {silent[0]} runs steps but has no GPU records"
+    devices = len(attribution.devices)
+    if world > devices > 0 and np.any(attribution.kernel_class == CLASS["collective"]):
+        return f"{devices} of {world} ranks are recorded"
+    return None
 
 
 def edge_ops(attribution: Attribution) -> Index:

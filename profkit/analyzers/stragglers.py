@@ -8,18 +8,20 @@ import numpy as np
 
 from profkit.traces import F64
 
+from .gpu_words import why_longer
+from .host_words import host_words
 from .lateness import Blocking
 from .result import Cause
+from .turns import in_turn
 from .view import View
 from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
-from .waiting import causes_of_waiting
+from .waiting import causes_of_waiting, exposed_waits
 from .words import a_duration, duration, in_phase, launching, listed
 
 LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
     "straggler_compute": (
         ("compute", "copy"),
-        "its GPU works longer (mostly {phase}): balance experts and sequences over the ranks, and compare the GPU's "
-        "clocks with the others'",
+        "its GPU works longer (mostly {phase}): {advice}",
     ),
     "queue": (
         ("gap_queue",),
@@ -60,13 +62,14 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         waited = float(np.median([_waited(view, device, late) for device in others]))
         causes += _late_host(view, blocked, late, waited, longer)
         causes += _late_gpu(view, late, waited, longer)
-    return causes
+    return in_turn(view, [cause for cause in causes if cause.ns_per_step > 0])
 
 
 def _waited(view: View, device: int, late: int) -> float:
-    """Nanoseconds per step that ``device`` waits for ``late``."""
+    """Nanoseconds per step that ``device`` waits for ``late`` and does nothing else."""
     own = view.matched.instances[device]
-    return int(own.skew[(own.last == late) & (own.skew > 0)].sum()) / view.told_steps(device)
+    wait = exposed_waits(view.attribution, device, own)
+    return int(wait[own.last == late].sum()) / view.told_steps(device)
 
 
 def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:
@@ -79,11 +82,12 @@ def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: floa
     more_sync = sync[late] - float(np.median([cost for device, cost in sync.items() if device != late]))
     if more_sync >= cost / 2:
         return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
+    words = host_words(view, late, part, phase)
     text = (
         f"{who} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank {rank}, "
-        f"whose host is late by {duration(cost)} (mostly {launching(phase)}): {view.advice_for_host(part)}"
+        f"whose host is late by {duration(cost)} (mostly {words.doing or launching(phase)}): {words.advice}"
     )
-    return [Cause("straggler_host", rank, phase, part, round(cost), text)]
+    return [Cause("straggler_host", rank, words.phase, part, round(cost), text)]
 
 
 def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
@@ -97,13 +101,15 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
             f"{other_processes(view.neighbours[late].pids)} occupies its GPU: {OF_ITS_OWN}"
         )
         causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
+    advice = why_longer(view, late)
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
         # Of several parts the one that costs most in all phases together, and of it the dearest phase.
         part = max(parts, key=lambda name: longer[PART[name]].sum())
         _, phase = _dearest(longer, (part,))
         why = COPIES if part == "copy" else why
-        text = f"{waits} {rank}, {duration(cost)} of it because {why.format(phase=in_phase(phase))}"
+        why = why.format(phase=in_phase(phase), advice=advice)
+        text = f"{waits} {rank}, {duration(cost)} of it because {why}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))
     return causes
 

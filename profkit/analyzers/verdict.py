@@ -7,34 +7,26 @@ included, dearest first.
 
 from __future__ import annotations
 
-import numpy as np
-
-from profkit.traces import UNKNOWN
-
-from .collectives import Exposed, exposed_collectives
-from .contention import contended_transfer
-from .device_result import DeviceFigures
+from .collectives import exposed_collectives
 from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
 from .graph_words import padded_batches, some
+from .host_words import host_words
 from .lateness import Blocking, blocking_cost
-from .link_use import dearest, in_words
+from .link_causes import link_causes
+from .own_work import own_work
 from .result import Cause
-from .slow_collectives import slow_collectives
 from .stragglers import OF_ITS_OWN, other_processes, stragglers, sync_cause
 from .view import View
-from .vocabulary import HOST_PARTS, PHASE
-from .words import a_duration, counted, duration, launching, share
+from .vocabulary import HOST_PARTS
+from .words import a_duration, duration, launching
 
 MIN_FAULT = 0.05
 MIN_SHOWN = 0.002
-FULL = 0.5
-"""Share of a link's limit below which transfers surely do not fill it."""
-
 FAULTS = frozenset(
     {
         "host_late", "straggler_host", "straggler_compute", "sync", "link_contended", "padding", "eager_fallback",
-        "queue", "other_process",
+        "queue", "other_process", "copies",
     }
 )  # fmt: skip
 
@@ -47,12 +39,12 @@ def verdict_of(view: View) -> tuple[Cause, ...]:
         *stragglers(view, blocked),
         *_sync(view, blocked),
         *_host_late(view, blocked),
-        *_link(view, exposed),
+        *link_causes(view, exposed),
         *_padding(view),
         *_other_process(view),
         *eager_fallback(view),
         *eager_ranks(view),
-        *_own_work(view, exposed),
+        *own_work(view, exposed),
         *_waits_on_gpu(view),
     ]
     shown = [cause for cause in causes if cause.ns_per_step >= MIN_SHOWN * view.step_ns and cause.ns_per_step > 0]
@@ -83,74 +75,17 @@ def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         for part in HOST_PARTS
     }
     part, phase = max(cells, key=lambda cell: cells[cell], default=("gap_host", "step_other"))
-    doing = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
+    ways = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
+    words = host_words(view, least, part, phase)
+    doing = words.doing or f"{ways.get(part, 'in launch calls')} while {launching(phase)}"
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
-    text = (
-        f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly "
-        f"{doing.get(part, 'in launch calls')} while {launching(phase)}: {view.advice_for_host(part)}"
-    )
-    return [Cause("host_late", None, phase, part, round(own[least]), text)]
+    text = f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly {doing}: {words.advice}"
+    return [Cause("host_late", None, words.phase, part, round(own[least]), text)]
 
 
 def _late_launches(view: View, device: int) -> float:
     """Nanoseconds per step that a device waits for a launch call to come, or to take effect."""
     return view.per_step(device, *HOST_PARTS) - view.graph_wait(device)
-
-
-def _link(view: View, split: dict[int, Exposed]) -> list[Cause]:
-    """Transfer that no compute hides: of the rank that sees least of it."""
-    exposed = {d: view.per_step(d, "collective") for d in view.devices}
-    if not any(exposed.values()):
-        return []
-    if not view.matched.known:
-        longest = max(exposed.values())
-        alone = len(view.matched.instances) < 2
-        advice = "record every rank in one run" if alone else "see the health checks, and record again without losses"
-        text = (
-            f"{duration(longest)} of {a_duration(view.step_ns)} step goes to collectives, and the recording cannot "
-            f"tell waiting from transfer: {advice}"
-        )
-        return [Cause("unexplained", None, None, "collective", round(longest), text)]
-    transfer = {
-        d: (exposed[d] * f.steps - int((split[d].skew + split[d].unpaired).sum())) / view.told_steps(d)
-        for d, f in view.devices.items()
-    }
-    least = min(transfer, key=lambda device: transfer[device])
-    contended = contended_transfer(view.attribution, view.matched)
-    steps, of = view.told_steps(least), view.of_told([least])
-    count = np.count_nonzero(view.matched.instances[least].skew != UNKNOWN) / steps
-    causes = []
-    if contended.excess_ns:
-        text = (
-            f"{of}{contended.count / steps:.0f} collectives per step share the link with memory copies and take "
-            f"{duration(contended.excess_ns / steps)} longer for it: move the copies out of the step, or to a time "
-            "without collectives"
-        )
-        causes.append(
-            Cause("link_contended", None, contended.phase, "collective", round(contended.excess_ns / steps), text)
-        )
-    measured, advice = _measured(view.devices[least])
-    if (slow := slow_collectives(view.attribution, view.matched, least, steps)) is not None:
-        measured = f"{measured}, {slow.text}"
-        advice = f"look at {'that one' if slow.per_step == 1 else 'those'} first; {advice}"
-    text = (
-        f"{of}the transfers themselves take {duration(transfer[least])} of {a_duration(view.step_ns)} step in "
-        f"{counted(round(count), 'collective')}{measured}: {advice}"
-    )
-    own = max(0.0, transfer[least] - contended.excess_ns / steps)
-    return [*causes, Cause("link_bound", None, _dearest_phase(view, "collective"), "collective", round(own), text)]
-
-
-def _measured(figures: DeviceFigures) -> tuple[str, str]:
-    """How much of the link the transfers use, in brackets, where that was measured; and what would shorten them."""
-    used = dearest(figures.link_use or ())
-    if used is None:
-        return "", "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
-    said = f" ({in_words(used)})"
-    if used.share_most is not None and used.share_most < FULL:
-        advice = "fewer or fused collectives, overlap with compute, or a path with less latency would shorten it"
-        return said, f"the GPU's own link is not full, so {advice}"
-    return said, "a faster link, fewer or fused collectives, or overlap with compute would shorten it"
 
 
 def _dearest_phase(view: View, *parts: str) -> str:
@@ -192,34 +127,6 @@ def _other_process(view: View) -> list[Cause]:
         f"{a_duration(view.step_ns)} step: {OF_ITS_OWN}"
     )
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
-
-
-def _own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
-    """What drafting and verifying cost by themselves, without waiting for hosts or ranks."""
-    if view.cycle.kind != "speculative":
-        return []
-    drafter = view.phase_per_step("draft", "compute", "copy", "collective", "gap_in_graph", "gap_queue")
-    drafter -= _skew_in_phase(view, exposed, "draft")
-    verify = view.phase_per_step("verify", "compute", "copy")
-    return [
-        Cause(
-            "drafter_cost", None, "draft", "compute", round(drafter),
-            f"the drafter takes {duration(drafter)} of {a_duration(view.step_ns)} step "
-            f"({share(drafter, view.step_ns)}): a free drafter would save that much",
-        ),
-        Cause(
-            "verify_cost", None, "verify", "compute", round(verify),
-            f"verify's own GPU work takes {duration(verify)} of {a_duration(view.step_ns)} step "
-            f"({share(verify, view.step_ns)}): only a smaller block, a cheaper target or a higher accept length "
-            "changes that",
-        ),
-    ]  # fmt: skip
-
-
-def _skew_in_phase(view: View, exposed: dict[int, Exposed], phase: str) -> float:
-    """Nanoseconds per step that the slowest device waits for the last rank and nothing hides, in one phase."""
-    split = exposed.get(view.slowest)
-    return int(split.skew[PHASE[phase]]) / max(view.devices[view.slowest].steps, 1) if split else 0.0
 
 
 def _waits_on_gpu(view: View) -> list[Cause]:

@@ -16,9 +16,9 @@ from .result import Cycle
 
 ADVICE = {
     "gap_host": "look at what its Python does between the graph launches, and whether its cores are shared",
-    "gap_api": "look at the CUDA calls between the graph launches: allocations, queries, events",
-    "gap_launch": "look at the launch calls: a first call loads its module, and a profiler slows each",
-    "gap_graph_launch": "look at the graph launch calls: they take longer with more nodes, and under a recorder",
+    "gap_api": "look at the CUDA calls between the graph launches (allocations, queries, events)",
+    "gap_launch": "look at the launch calls, as a first call loads its module, and a profiler slows each",
+    "gap_graph_launch": "look at the graph launch calls, which take longer with more nodes, and under a recorder",
 }
 """What to do about a late host, by what it spends the time in."""
 

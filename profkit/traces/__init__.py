@@ -28,6 +28,7 @@ from .model import (
     Trace,
 )
 from .open import Opened, open_ranks, open_recordings, open_trace, sweep_of
+from .overhead import OVERHEAD
 from .strings import printable
 from .sweep import Sweep, SweepRun, load_sweep, model_of, save_sweep
 
@@ -36,6 +37,7 @@ __all__ = [
     "I8",
     "I32",
     "I64",
+    "OVERHEAD",
     "UNKNOWN",
     "Bools",
     "CollectiveCalls",

@@ -11,6 +11,7 @@ import numpy as np
 from .kineto_columns import Timed, identifiers, integers, timed
 from .kineto_decode import Args, Event
 from .model import I32, I64, UNKNOWN, CollectiveCalls, Launches, Note, OpKind, Ops, Ranges
+from .overhead import overhead_name
 from .strings import StringTable
 
 _OP_KINDS = {
@@ -62,9 +63,10 @@ def tables(events: Sequence[Event], strings: StringTable) -> Tables:
     launches = _launches(host, strings)
     home = _home(launches, groups)
     ops = _ops(gpu, launches, home, strings)
+    overhead = timed(groups["overhead"])
     return Tables(
         ops=ops,
-        launches=launches,
+        launches=Launches.join([launches, _overhead(overhead, launches, home, strings)]),
         ranges=_ranges(annotated, strings),
         collective_calls=_collective_calls(gpu, ops, launches, groups, strings),
         home=home,
@@ -99,6 +101,20 @@ def _launches(rows: Timed, strings: StringTable) -> Launches:
         tid=identifiers([event.tid for event in rows.events]),
         correlation=_correlations(_args(rows.events)),
         api=strings.ids(event.name for event in rows.events),
+    )
+
+
+def _overhead(rows: Timed, launches: Launches, home: int, strings: StringTable) -> Launches:
+    """What the profiler itself did, which the file lays to no thread: it is taken to hold up the one that launches."""
+    count = len(rows.events) if len(launches) else 0
+    threads, calls = np.unique(launches.tid[launches.pid == home], return_counts=True)
+    return Launches(
+        start=rows.start[:count],
+        end=rows.end[:count],
+        pid=np.full(count, home),
+        tid=np.full(count, threads[np.argmax(calls)] if count else UNKNOWN),
+        correlation=np.full(count, UNKNOWN),
+        api=strings.ids(overhead_name(event.name) for event in rows.events[:count]),
     )
 
 

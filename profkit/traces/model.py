@@ -95,7 +95,10 @@ class Ops(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launches(Table):
-    """Host API calls, also those that enqueue nothing (synchronisation, queries); ``api`` is a string id."""
+    """Host API calls, also those that enqueue nothing (synchronisation, queries); ``api`` is a string id.
+
+    What a recorder did on a thread is among them, without a correlation; its name begins with ``OVERHEAD``.
+    """
 
     start: I64 = _column("int64")
     end: I64 = _column("int64")

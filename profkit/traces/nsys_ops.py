@@ -10,6 +10,7 @@ import numpy as np
 
 from .model import I32, I64, UNKNOWN, Bools, Launches, OpKind, Ops
 from .nsys_tables import Columns, NsysTables
+from .overhead import overhead_name
 from .strings import StringTable
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -18,6 +19,7 @@ MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 DRIVER = "CUPTI_ACTIVITY_KIND_DRIVER"
+PROFILER = "PROFILER_OVERHEAD"
 NVTX = "NVTX_EVENTS"
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 
@@ -64,7 +66,7 @@ class Reader:
 
 
 def read_launches(reader: Reader) -> tuple[Launches, Bools]:
-    """All host API calls, and which of them launch a graph."""
+    """All host API calls and the recorder's own work, and which of them launch a graph."""
     parts, graph = [], []
     for table in (RUNTIME, DRIVER):
         rows = reader.tables.integers(table, CALL)
@@ -81,7 +83,24 @@ def read_launches(reader: Reader) -> tuple[Launches, Bools]:
             )
         )
         graph.append(matching(reader.strings.freeze(), api, GRAPH_LAUNCH))
-    return Launches.join(parts), np.concatenate(graph)
+    overhead = _overhead(reader)
+    return Launches.join([*parts, overhead]), np.concatenate([*graph, np.zeros(len(overhead), np.bool_)])
+
+
+def _overhead(reader: Reader) -> Launches:
+    """What the recorder itself did on threads of the target."""
+    rows = reader.tables.integers(PROFILER, ("start", "end", "globalTid", "nameId"))
+    kept = rows["globalTid"] != UNKNOWN
+    rows = _ended({name: values[kept] for name, values in rows.items()})
+    names = [overhead_name(reader.values.get(number, "unknown")) for number in rows["nameId"].tolist()]
+    return Launches(
+        start=rows["start"],
+        end=rows["end"],
+        pid=process_of(rows["globalTid"]),
+        tid=rows["globalTid"] & MASK,
+        correlation=np.full(len(names), UNKNOWN, np.int64),
+        api=reader.strings.ids(names) if names else np.empty(0, np.int32),
+    )
 
 
 def _ended(rows: Columns) -> Columns:

@@ -71,7 +71,7 @@ def late_host(trace: Trace, late: int, other: int, by: int) -> Trace:
     gpu = moved_by(verify.began, by)
     host = held_until(verify.launched, gpu(verify.began) - LATENCY, by)
     waiting = moved_by(verify_of(trace, other).collective + 1, by)
-    return timed(trace, {late: (gpu, host), other: (waiting, waiting)})
+    return timed(trace, {late: (gpu, host), other: (waiting, waiting)}, waits=other)
 
 
 def slow_gpu(trace: Trace, slow: int, other: int, by: int) -> Trace:
@@ -82,7 +82,7 @@ def slow_gpu(trace: Trace, slow: int, other: int, by: int) -> Trace:
     last_end = ends[np.searchsorted(ends, verify.collective, "right") - 1]
     gpu = moved_by(last_end, by)
     waiting = moved_by(verify_of(trace, other).collective + 1, by)
-    return timed(trace, {slow: (gpu, gpu), other: (waiting, waiting)})
+    return timed(trace, {slow: (gpu, gpu), other: (waiting, waiting)}, waits=other)
 
 
 def _is_collective(trace: Trace) -> np.ndarray:
@@ -114,8 +114,11 @@ def _blocking(trace: Trace, pid: int, begin: I64, end: I64, api: int) -> Launche
     return Launches(begin, end, np.full(count, pid), np.full(count, tid), unknown, np.full(count, api, np.int32))
 
 
-def timed(trace: Trace, clocks: dict[int, tuple[Clock, Clock]]) -> Trace:
-    """The trace with the GPU's and the host's times of each process on new clocks."""
+def timed(trace: Trace, clocks: dict[int, tuple[Clock, Clock]], waits: int | None = None) -> Trace:
+    """The trace with the GPU's and the host's times of each process on new clocks.
+
+    On process ``waits`` only collectives wait: other work that runs when one begins takes no longer for it.
+    """
     ops, launches, ranges = trace.ops.columns(), trace.launches.columns(), trace.ranges.columns()
     for pid, (gpu, host) in clocks.items():
         for table, clock in ((ops, gpu), (launches, host), (ranges, host)):
@@ -124,6 +127,8 @@ def timed(trace: Trace, clocks: dict[int, tuple[Clock, Clock]]) -> Trace:
                 # The end of an op is not behind the cut that begins where it ends.
                 last = 1 if edge == "end" and clock is gpu and clock is not host else 0
                 table[edge] = np.where(mine, clock(table[edge] - last) + last, table[edge])
+    works = (trace.ops.pid == waits) & ~_is_collective(trace)
+    ops["end"] = np.where(works, ops["start"] + trace.ops.end - trace.ops.start, ops["end"])
     moved = Ops(**ops)
     moved = moved.take(np.lexsort((moved.end, moved.start)))
     planted = replace(trace, ops=moved, launches=Launches(**launches), ranges=Ranges(**ranges))

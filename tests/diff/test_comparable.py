@@ -272,3 +272,30 @@ def test_nothing_to_pair() -> None:
     made = [at_concurrency(trace_of(Served(seed=n, layers=1), 5, ranks=1), n) for n in (1, 2, 3)]
     with pytest.raises(UsageError, match="no concurrency is in both"):
         diff([side_of(made[0])], [side_of(made[1]), side_of(made[2])])
+
+
+def test_a_long_step_and_prefills_are_named() -> None:
+    """They make the change of the mean one that cannot be told from noise, though they are none."""
+    far = uneven(long_step=80_000_000)
+    assert reasons(uneven(), far) == (
+        "1 of 12 steps takes 80.2 ms (step 5, counted from 0), the median step 150 µs, in B: figures are means, which "
+        "hold them",
+    )
+    assert reasons(uneven(prefill=600_000), uneven()) == (
+        "prefills take 25 % of the time in A: figures are means over it",
+    )
+
+
+def uneven(long_step: int = 0, prefill: int = 0) -> Trace:
+    """Steps of 150 us, before one of which the host is late, or a prefill runs."""
+    builder, time = TraceBuilder().rank(0), 0
+    for step in range(12):
+        if step == 6 and prefill:
+            builder.range(time, time + 10, "step:prefill bs=1")
+            builder.launch(time + 1, time + 2, "gemm", time + 3, time + prefill)
+            time += prefill
+        time += long_step if step == 6 else 0
+        builder.range(time, time + 50_000, "step:decode bs=1")
+        builder.launch(time + 1, time + 9, "gemm", time + 10, time + 150_000)
+        time += 150_000
+    return builder.trace()

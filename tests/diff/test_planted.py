@@ -20,6 +20,7 @@ from profkit.analyzers.flame import PHASE_LEVEL
 from profkit.analyzers.vocabulary import CLASS, PART
 from profkit.traces import Trace
 from tests.analyzers.engine import run
+from tests.analyzers.test_verdict_streams import Streams, hidden, planned
 
 from .pairs import Served, compared, served, side_of, trace_of
 
@@ -263,3 +264,11 @@ def test_graph_launches_are_told_where_the_host_as_a_whole_varies() -> None:
 def test_one_rank_is_not_named() -> None:
     pair = compared(trace_of(Served(seed=1), ranks=1), trace_of(Served(seed=2, gemm=40_000), ranks=1))
     assert "verify kernels grew" in pair.summary and "rank" not in pair.summary
+
+
+def test_waiting_that_compute_hides_is_no_change() -> None:
+    """Rank 1 enters each all-reduce 200 us later, beside a kernel of rank 0 that takes longer than that."""
+    pair = compared(planned(hidden, Streams(), Streams()), planned(hidden, Streams(), Streams(longer=200_000)))
+    assert "waiting" not in pair.summary
+    for row in pair.ranks:
+        assert row.waiting is not None and row.waiting.b_ns == 0

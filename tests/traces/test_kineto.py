@@ -162,3 +162,14 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     trace = read(tmp_path, command, stack, api, annotation, kernel(2, 1, env="SECRET"), user="SECRET", INFO=["SECRET"])
     assert names(trace) == ["gemm"]
     assert "SECRET" not in repr((trace.strings, trace.processes, trace.devices, trace.notes, trace.source))
+
+
+def test_work_of_the_profiler_holds_up_the_thread_that_launches(tmp_path: Path) -> None:
+    """The file lays it to no process: pid -1, thread 0."""
+    overhead = event("overhead", "Activity Buffer Request", 3, 40, pid=-1, tid=0)
+    trace = read(tmp_path, launch(1, 1), kernel(2, 1), overhead)
+    found = trace.launches.take(trace.launches.correlation == UNKNOWN)
+    assert [trace.strings[api] for api in found.api] == ["recorder: Activity Buffer Request"]
+    assert (found.start.tolist(), found.end.tolist()) == ([3_000], [43_000])
+    assert (found.pid.tolist(), found.tid.tolist()) == ([100], [100])
+    assert len(read(tmp_path, kernel(2, 1), overhead).launches) == 0

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from profkit.analyzers.cycle import device_steps
+from profkit.analyzers.outliers import outliers_of
 from profkit.analyzers.ranks import lost_steps
+from profkit.analyzers.vocabulary import PHASE
 from profkit.analyzers.words import counted, listed, share, tokens
 from profkit.traces import Trace
 
@@ -26,6 +28,9 @@ measured without it also hold: the prefill of requests that take the place of fi
 NEAR = 0.04
 """Contexts that differ by less than this share are alike: a window lies within 1 % of an output of typical ones, about
 half of it, so that two of them differ by up to 4 % (of the prompt's tokens too, so mostly less)."""
+
+UNEVEN = 0.05
+"""Prefills are named where they take a larger share of the time."""
 
 MOST_SETTINGS = 4
 MOST_VERSIONS = 2
@@ -224,6 +229,20 @@ def _doubts(letter: str, side: Side) -> Iterator[str]:
     sizes = side.attribution.plan.steps.batch_size
     if side.steps and len(np.unique(sizes[device_steps(side.attribution, side.slowest()).row])) > 1:
         yield f"batch sizes are mixed in {letter}: figures are averages over them"
+    yield from _uneven(letter, side)
     for key in LOSSES:
         for text in side.attribution.trace.notes_of(key):
             yield f"{key.replace('_', ' ')} in {letter}: {text}"
+
+
+def _uneven(letter: str, side: Side) -> Iterator[str]:
+    """Few long steps, and prefills between the steps: they change the mean step, and are no noise of it."""
+    line = side.attribution.devices[side.slowest()] if side.steps else None
+    totals = line.window_totals() if line is not None else None
+    if totals is None:
+        return
+    if (far := outliers_of(side.attribution, side.slowest())) is not None:
+        yield f"{far.text}, in {letter}: figures are means, which hold them"
+    prefills = int(totals[:, PHASE["prefill"]].sum())
+    if prefills > UNEVEN * int(totals.sum()):
+        yield f"prefills take {share(prefills, int(totals.sum()))} of the time in {letter}: figures are means over it"

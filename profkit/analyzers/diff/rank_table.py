@@ -6,6 +6,7 @@ import numpy as np
 
 from profkit.analyzers.partition import COMPUTE
 from profkit.analyzers.vocabulary import HOST_PARTS, PART
+from profkit.analyzers.waiting import exposed_waits
 from profkit.traces import F64
 
 from .devices import device_of
@@ -46,7 +47,7 @@ def rank_changes(a: Side, b: Side, tokens: tuple[float, float]) -> tuple[RankCha
 
 
 def _rank_columns(side: Side, device: int, known: bool) -> F64:
-    """Wall time, host gaps and computing of each step; where ``known``, waiting and transfer in collectives."""
+    """Wall time, host gaps and computing of each step; where ``known``, waiting that nothing hides, and transfer."""
     wall = np.diff(side.bounds(device)).astype(np.float64)
     cells = cells_of(side, device)
     part = part_of(cells.codes)
@@ -55,7 +56,7 @@ def _rank_columns(side: Side, device: int, known: bool) -> F64:
         own = side.matched.instances[device]
         paired = own.skew >= 0
         step = side.places(device, own.row[paired])
-        waiting = np.bincount(step, weights=own.skew[paired], minlength=len(wall))
-        whole = np.bincount(step, weights=(own.end - own.start)[paired], minlength=len(wall))
-        columns += [waiting, whole - waiting]
+        exposed = exposed_waits(side.attribution, device, own)
+        transfer = own.end - own.start - own.skew
+        columns += [np.bincount(step, weights=ns[paired], minlength=len(wall)) for ns in (exposed, transfer)]
     return np.stack(columns, axis=1)

@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 
 from profkit.traces import (
-    OVERHEAD,
     UNKNOWN,
     CollectiveCalls,
     Device,
@@ -17,6 +16,7 @@ from profkit.traces import (
     Note,
     OpKind,
     Ops,
+    Overheads,
     Process,
     Ranges,
     Run,
@@ -60,6 +60,7 @@ class TraceBuilder:
     launches: list[Row] = field(default_factory=list)
     ranges: list[Row] = field(default_factory=list)
     calls: list[Row] = field(default_factory=list)
+    overheads: list[Row] = field(default_factory=list)
     nodes: list[Row] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)
@@ -99,6 +100,12 @@ class TraceBuilder:
             correlation = self.last_id[self.pid] = self.last_id.get(self.pid, 0) + 1
         where = {"start": start, "end": end, "pid": self.pid, "tid": self.tid}
         self.launches.append(where | {"correlation": correlation, "api": self.strings.id(api)})
+        return self
+
+    def overhead(self, start: int, end: int, name: str) -> Self:
+        """What CUPTI calls overhead on the thread."""
+        where = {"start": start, "end": end, "pid": self.pid, "tid": self.tid}
+        self.overheads.append(where | {"name": self.strings.id(name)})
         return self
 
     def op(self, name: str, start: int, end: int, stream: int = 7, launch: int | None = None) -> Self:
@@ -177,6 +184,7 @@ class TraceBuilder:
             ranges=self._ranges(),
             graph_nodes=GraphNodes(**_columns(GraphNodes, self.nodes)),
             collective_calls=CollectiveCalls(**_columns(CollectiveCalls, self.calls)),
+            overheads=Overheads(**_columns(Overheads, self.overheads)),
             processes=tuple(Process(pid, self.ranks.get(pid)) for pid in pids),
             devices=tuple(Device(device) for device in devices),
             notes=tuple(self.notes),
@@ -194,10 +202,7 @@ class TraceBuilder:
         return Ranges(**{name: values[order] for name, values in columns.items()}, depth=depth, parent=parent)
 
 
-def _columns(table: type[Ops | Launches | GraphNodes | CollectiveCalls], rows: list[Row]) -> dict[str, np.ndarray]:
+def _columns(
+    table: type[Ops | Launches | GraphNodes | CollectiveCalls | Overheads], rows: list[Row]
+) -> dict[str, np.ndarray]:
     return {name: np.array([row[name] for row in rows], dtype) for name, dtype in table.dtypes().items()}
-
-
-def calls_of_target(trace: Trace) -> int:
-    """The number of host API calls without the recorder's own work."""
-    return sum(not trace.strings[api].startswith(OVERHEAD) for api in trace.launches.api.tolist())

@@ -15,6 +15,9 @@ from .ranks import rank_of_device
 from .result import Cycle
 from .vocabulary import PHASES
 
+UNEVEN = 0.25
+"""Steps in flight whose mean distance differs from the median one by more than this share begin unevenly."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSteps:
@@ -41,11 +44,14 @@ def device_steps(attribution: Attribution, device: int) -> DeviceSteps:
     return DeviceSteps(order, first[order])
 
 
-def steady_periods(attribution: Attribution, device: int, steps: DeviceSteps) -> I64:
-    """From each step's first op to the next one's; of steps that overlap on the GPU, the mean over those in flight.
+def time_per_step(attribution: Attribution, device: int, steps: DeviceSteps) -> int | None:
+    """The median period; of steps that overlap on the GPU and begin unevenly, their mean distance over those in flight.
 
     Two micro-batches on two streams begin shortly after each other, and then not until both are done.
     """
+    if not len(steps.periods):
+        return None
+    period = int(np.median(steps.periods))
     ops = attribution.trace.ops
     rows = np.flatnonzero((ops.device == device) & attribution.in_decode)
     last = np.zeros(len(attribution.plan.steps), np.int64)
@@ -53,11 +59,11 @@ def steady_periods(attribution: Attribution, device: int, steps: DeviceSteps) ->
     # How many steps that began before each one are not done when it begins.
     begun = np.arange(1, len(steps.row) + 1)
     done = np.searchsorted(np.sort(last[steps.row]), steps.first_op, "right")
-    flight = max(int(np.median(begun - done)), 1) if len(begun) else 1
-    if flight == 1 or len(steps.row) <= flight:
-        return steps.periods
-    mean: I64 = (steps.first_op[flight:] - steps.first_op[:-flight]) // flight
-    return mean
+    flight = max(int(np.median(begun - done)), 1)
+    if len(begun) <= flight:
+        return period
+    mean = int(np.median(steps.first_op[flight:] - steps.first_op[:-flight])) // flight
+    return mean if abs(mean - period) > UNEVEN * mean else period
 
 
 def slowest_device(attribution: Attribution) -> int | None:
@@ -86,15 +92,15 @@ def cycle_of(attribution: Attribution, accept_len: float | None, accept_len_sour
     sizes = plan.steps.batch_size[steps.row]
     values, counts = np.unique(sizes[sizes >= 0], return_counts=True)
     batch = int(values[np.argmax(counts)]) if len(values) else None
-    periods = steady_periods(attribution, device, steps)
-    period = int(np.median(periods)) if len(periods) else None
-    per_token = period / 1000 / (accept_len * batch) if period and accept_len and batch else None
+    period = int(np.median(steps.periods)) if len(steps.periods) else None
+    per_step = time_per_step(attribution, device, steps)
+    per_token = per_step / 1000 / (accept_len * batch) if per_step and accept_len and batch else None
     return Cycle(
         kind="speculative" if speculative else "plain",
         batch_size=batch,
         steps=len(steps.row),
         period_ns_median=period,
-        period_ns=tuple(periods.tolist()),
+        period_ns=tuple(steps.periods.tolist()),
         phase_ns_median=phase_medians(attribution, device, steps),
         accept_len=accept_len,
         accept_len_source=accept_len_source if accept_len is not None else "unknown",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.traces import I64, Index
+from profkit.traces import I64, Index, Launches, Overheads
 
 from .arrays import distinct
 from .attribution import Attribution
@@ -26,12 +27,13 @@ class HostTime:
     """Nanoseconds of one device's window in which the GPU waits for a host that launches nothing yet.
 
     ``between_steps`` of them the host's thread is in no annotated step; ``calls`` are those inside CUDA calls that do
-    not block, by name, the dearest first; a recorder's own work is among them.
+    not block, by name, the dearest first, and ``overheads`` those in what CUPTI calls overhead.
     """
 
     total: int
     between_steps: int
     calls: tuple[tuple[str, int], ...]
+    overheads: tuple[tuple[str, int], ...]
 
     @property
     def is_between_steps(self) -> bool:
@@ -43,6 +45,11 @@ class HostTime:
         """The call with most of the time."""
         return self.calls[0][0] if self.calls else None
 
+    @property
+    def overhead(self) -> str | None:
+        """The dearest overhead, if most of the time goes to them."""
+        return self.overheads[0][0] if sum(ns for _, ns in self.overheads) > MOSTLY * self.total else None
+
 
 def host_time(attribution: Attribution, device: int) -> HostTime:
     """What the host of ``device`` does while the GPU waits for it."""
@@ -51,20 +58,26 @@ def host_time(attribution: Attribution, device: int) -> HostTime:
     launch = attribution.launch[timeline.op[rows]]
     rows, launch = rows[launch >= 0], launch[launch >= 0]
     length = int((timeline.end - timeline.start)[rows].sum())
-    asked, called, stepping = pair_keys(
+    overheads = attribution.trace.overheads
+    asked, called, busy, stepping = pair_keys(
         (launches.pid[launch], launches.tid[launch]),
         (launches.pid, launches.tid),
+        (overheads.pid, overheads.tid),
         (attribution.plan.steps.pid, attribution.plan.steps.tid),
     )
-    inside, calls = 0, dict[str, int]()
+    inside, calls, own = 0, Counter[str](), Counter[str]()
     for thread in distinct(asked).tolist():
         mine = rows[asked == thread]
         inside += _in_steps(attribution, np.flatnonzero(stepping == thread), timeline, mine)
-        for name, ns in _in_calls(attribution, np.flatnonzero(called == thread), timeline, mine).items():
-            calls[name] = calls.get(name, 0) + ns
+        in_calls = mine[timeline.part[mine] == PART["gap_api"]]
+        calls += _spent(attribution, launches.take(called == thread), timeline, in_calls)
+        own += _spent(attribution, overheads.take(busy == thread), timeline, mine)
     annotated = attribution.plan.source == "profkit"
-    order = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
-    return HostTime(length, length - inside if annotated else 0, tuple(order))
+    return HostTime(length, length - inside if annotated else 0, _dearest_first(calls), _dearest_first(own))
+
+
+def _dearest_first(spent: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(spent.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _waits(timeline: DeviceTimeline) -> Index:
@@ -81,11 +94,10 @@ def _in_steps(attribution: Attribution, own: Index, timeline: DeviceTimeline, ro
     return int((covered_before(*spans, timeline.end[rows]) - covered_before(*spans, timeline.start[rows])).sum())
 
 
-def _in_calls(attribution: Attribution, own: Index, timeline: DeviceTimeline, rows: Index) -> dict[str, int]:
-    """How much of ``gap_api`` each API takes; calls that lie in others count for both."""
-    launches, strings = attribution.trace.launches, attribution.trace.strings
-    rows = rows[timeline.part[rows] == PART["gap_api"]]
+def _spent(attribution: Attribution, work: Launches | Overheads, timeline: DeviceTimeline, rows: Index) -> Counter[str]:
+    """How much of the waits ``rows`` the host's ``work`` takes, by name; what lies in other work counts for both."""
     gaps = merge(timeline.start[rows], timeline.end[rows])
-    time: I64 = covered_before(*gaps, launches.end[own]) - covered_before(*gaps, launches.start[own])
-    spent = np.bincount(launches.api[own], weights=time, minlength=1)
-    return {strings[number]: int(spent[number]) for number in np.flatnonzero(spent).tolist()}
+    time: I64 = covered_before(*gaps, work.end) - covered_before(*gaps, work.start)
+    names = work.api if isinstance(work, Launches) else work.name
+    spent = np.bincount(np.maximum(names, 0), weights=time, minlength=1)
+    return Counter({attribution.trace.strings[number]: int(spent[number]) for number in np.flatnonzero(spent).tolist()})

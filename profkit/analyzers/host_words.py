@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from profkit.traces import OVERHEAD
-
 from .host_time import WAITS, host_time
 from .view import View
 from .words import launching
@@ -20,6 +18,9 @@ REMEDIES = (
     ),
 )
 """What to do about calls, by parts of their names."""
+
+OF_CUDA = re.compile(r"driver compiler|(module|function) loading|command buffer full", re.IGNORECASE)
+"""What CUPTI calls overhead and the application would have without a recorder too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,11 @@ def host_words(view: View, device: int, part: str, phase: str) -> HostWords:
     if part not in WAITS:
         return HostWords(phase, None, view.advice_for_host(part))
     time = host_time(view.attribution, device)
-    call = re.sub(r"_v\d+$", "", time.dearest_call or "") if part == "gap_api" else ""
-    if call.startswith(OVERHEAD):
-        doing = f"in {call.removeprefix(OVERHEAD)}, the recorder's own work"
+    if time.overhead and not OF_CUDA.search(time.overhead):
+        doing = f"in {time.overhead}, the recorder's own work"
         return HostWords(phase, doing, "that time is not the engine's, so judge by the steps without it")
+    call = re.sub(r"_v\d+$", "", time.dearest_call or "") if part == "gap_api" else ""
+    call = call or time.overhead or ""
     named = call and "Launch" not in call
     if time.is_between_steps:
         doing = f"in {call if named else 'Python'} between steps"

@@ -18,6 +18,7 @@ from .model import (
     Note,
     OpKind,
     Ops,
+    Overheads,
     Process,
     Ranges,
     RecordingCost,
@@ -28,7 +29,6 @@ from .model import (
     Trace,
 )
 from .open import Opened, open_ranks, open_recordings, open_trace, sweep_of
-from .overhead import OVERHEAD
 from .strings import printable
 from .sweep import Sweep, SweepRun, load_sweep, model_of, save_sweep
 
@@ -37,7 +37,6 @@ __all__ = [
     "I8",
     "I32",
     "I64",
-    "OVERHEAD",
     "UNKNOWN",
     "Bools",
     "CollectiveCalls",
@@ -53,6 +52,7 @@ __all__ = [
     "Opened",
     "Ops",
     "OutputError",
+    "Overheads",
     "Process",
     "ProfkitError",
     "Ranges",

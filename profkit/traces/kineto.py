@@ -16,7 +16,7 @@ from .errors import InputError
 from .kineto_decode import Decoded, decode_strict, looks_like_kineto
 from .kineto_repair import decode_tolerant
 from .kineto_tables import Tables, tables
-from .model import I64, UNKNOWN, CollectiveCalls, Device, Launches, Note, Ops, Process, Ranges, Source, Trace
+from .model import I64, UNKNOWN, CollectiveCalls, Device, Launches, Note, Ops, Overheads, Process, Ranges, Source, Trace
 from .ranges import nest
 from .strings import StringTable
 
@@ -53,6 +53,7 @@ def read_kineto(paths: Sequence[Path]) -> Trace:
         launches=launches.take(np.argsort(launches.start, kind="stable")),
         ranges=_nested(Ranges.join([file.tables.ranges for file in files])),
         collective_calls=CollectiveCalls.join([file.tables.collective_calls for file in files]),
+        overheads=Overheads.join([file.tables.overheads for file in files]),
         processes=tuple(process for file in files for process in _processes(file)),
         devices=tuple(device for file in files for device in file.devices.values()),
         notes=_notes(files),
@@ -184,7 +185,7 @@ def _renumbered(file: _File, fresh: Iterator[int]) -> _File:
 def _changed(found: Tables, column: str, change: Callable[[I64], I64]) -> Tables:
     """``found`` with ``column`` changed in every table that has it."""
     changed = {}
-    for name in ("ops", "launches", "ranges", "collective_calls"):
+    for name in ("ops", "launches", "ranges", "collective_calls", "overheads"):
         table = getattr(found, name)
         if column in table.dtypes():
             changed[name] = replace(table, **{column: change(getattr(table, column))})

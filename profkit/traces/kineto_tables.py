@@ -10,8 +10,7 @@ import numpy as np
 
 from .kineto_columns import Timed, identifiers, integers, timed
 from .kineto_decode import Args, Event
-from .model import I32, I64, UNKNOWN, CollectiveCalls, Launches, Note, OpKind, Ops, Ranges
-from .overhead import overhead_name
+from .model import I32, I64, UNKNOWN, CollectiveCalls, Launches, Note, OpKind, Ops, Overheads, Ranges
 from .strings import StringTable
 
 _OP_KINDS = {
@@ -46,6 +45,7 @@ class Tables:
     launches: Launches
     ranges: Ranges
     collective_calls: CollectiveCalls
+    overheads: Overheads
     home: int
     notes: tuple[Note, ...]
 
@@ -63,12 +63,12 @@ def tables(events: Sequence[Event], strings: StringTable) -> Tables:
     launches = _launches(host, strings)
     home = _home(launches, groups)
     ops = _ops(gpu, launches, home, strings)
-    overhead = timed(groups["overhead"])
     return Tables(
         ops=ops,
-        launches=Launches.join([launches, _overhead(overhead, launches, home, strings)]),
+        launches=launches,
         ranges=_ranges(annotated, strings),
         collective_calls=_collective_calls(gpu, ops, launches, groups, strings),
+        overheads=_overheads(timed(groups["overhead"]), launches, home, strings),
         home=home,
         notes=(*_bad_times(gpu, "GPU"), *_bad_times(host, "API"), *_bad_times(annotated, "range"), *_unowned(ops)),
     )
@@ -104,17 +104,16 @@ def _launches(rows: Timed, strings: StringTable) -> Launches:
     )
 
 
-def _overhead(rows: Timed, launches: Launches, home: int, strings: StringTable) -> Launches:
+def _overheads(rows: Timed, launches: Launches, home: int, strings: StringTable) -> Overheads:
     """What the profiler itself did, which the file lays to no thread: it is taken to hold up the one that launches."""
     count = len(rows.events) if len(launches) else 0
     threads, calls = np.unique(launches.tid[launches.pid == home], return_counts=True)
-    return Launches(
+    return Overheads(
         start=rows.start[:count],
         end=rows.end[:count],
         pid=np.full(count, home),
         tid=np.full(count, threads[np.argmax(calls)] if count else UNKNOWN),
-        correlation=np.full(count, UNKNOWN),
-        api=strings.ids(overhead_name(event.name) for event in rows.events[:count]),
+        name=strings.ids(event.name for event in rows.events[:count]),
     )
 
 

@@ -95,10 +95,7 @@ class Ops(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launches(Table):
-    """Host API calls, also those that enqueue nothing (synchronisation, queries); ``api`` is a string id.
-
-    What a recorder did on a thread is among them, without a correlation; its name begins with ``OVERHEAD``.
-    """
+    """Host API calls, also those that enqueue nothing (synchronisation, queries); ``api`` is a string id."""
 
     start: I64 = _column("int64")
     end: I64 = _column("int64")
@@ -106,6 +103,17 @@ class Launches(Table):
     tid: I64 = _column("int64")
     correlation: I64 = _column("int64")
     api: I32 = _column("int32")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overheads(Table):
+    """What CUPTI calls overhead of a host thread: a recorder's own work, mostly; ``name`` is a string id."""
+
+    start: I64 = _column("int64")
+    end: I64 = _column("int64")
+    pid: I64 = _column("int64")
+    tid: I64 = _column("int64")
+    name: I32 = _column("int32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,6 +309,7 @@ TABLES: Mapping[str, type[Table]] = {
     "module_calls": ModuleCalls,
     "collective_calls": CollectiveCalls,
     "samples": Samples,
+    "overheads": Overheads,
 }
 
 STRING_COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -311,6 +320,7 @@ STRING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "module_calls": ("name", "role"),
     "collective_calls": ("comm", "kind", "dtype"),
     "samples": ("counter",),
+    "overheads": ("name",),
 }
 
 
@@ -325,6 +335,7 @@ class Trace:
     module_calls: ModuleCalls = field(default_factory=ModuleCalls)
     collective_calls: CollectiveCalls = field(default_factory=CollectiveCalls)
     samples: Samples = field(default_factory=Samples)
+    overheads: Overheads = field(default_factory=Overheads)
     processes: tuple[Process, ...] = ()
     devices: tuple[Device, ...] = ()
     notes: tuple[Note, ...] = ()

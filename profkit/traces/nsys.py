@@ -45,6 +45,7 @@ from .nsys_ops import (
     process_of,
     read_launches,
     read_ops,
+    read_overheads,
 )
 from .nsys_tables import Columns, NsysTables
 from .ranges import nest
@@ -67,7 +68,7 @@ def read_nsys(tables: NsysTables) -> Trace:
     launches, is_graph_launch = read_launches(reader)
     ops, bad = read_ops(reader, launches, is_graph_launch)
     ranges = _ranges(reader, _last_time(ops, launches))
-    numbers = gpu_numbers(tables)
+    overheads, numbers = read_overheads(reader), gpu_numbers(tables)
     ops, apart = with_own_devices(on_host_numbers(ops, numbers), ranges, strings.freeze(), numbers)
     notes = [*recorder_notes(tables), *bad_time_notes(bad, len(ops) + bad), *apart]
     return Trace(
@@ -76,6 +77,7 @@ def read_nsys(tables: NsysTables) -> Trace:
         ranges=ranges,
         graph_nodes=_graph_nodes(tables),
         collective_calls=_collective_calls(ranges, strings),
+        overheads=overheads,
         processes=_processes(tables, ops, ranges),
         devices=_devices(tables, ops),
         notes=tuple(notes),

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .model import I32, I64, UNKNOWN, Bools, Launches, OpKind, Ops
+from .model import I32, I64, UNKNOWN, Bools, Launches, OpKind, Ops, Overheads
 from .nsys_tables import Columns, NsysTables
-from .overhead import overhead_name
 from .strings import StringTable
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -66,7 +65,7 @@ class Reader:
 
 
 def read_launches(reader: Reader) -> tuple[Launches, Bools]:
-    """All host API calls and the recorder's own work, and which of them launch a graph."""
+    """All host API calls, and which of them launch a graph."""
     parts, graph = [], []
     for table in (RUNTIME, DRIVER):
         rows = reader.tables.integers(table, CALL)
@@ -83,23 +82,20 @@ def read_launches(reader: Reader) -> tuple[Launches, Bools]:
             )
         )
         graph.append(matching(reader.strings.freeze(), api, GRAPH_LAUNCH))
-    overhead = _overhead(reader)
-    return Launches.join([*parts, overhead]), np.concatenate([*graph, np.zeros(len(overhead), np.bool_)])
+    return Launches.join(parts), np.concatenate(graph)
 
 
-def _overhead(reader: Reader) -> Launches:
+def read_overheads(reader: Reader) -> Overheads:
     """What the recorder itself did on threads of the target."""
     rows = reader.tables.integers(PROFILER, ("start", "end", "globalTid", "nameId"))
     kept = rows["globalTid"] != UNKNOWN
     rows = _ended({name: values[kept] for name, values in rows.items()})
-    names = [overhead_name(reader.values.get(number, "unknown")) for number in rows["nameId"].tolist()]
-    return Launches(
+    return Overheads(
         start=rows["start"],
         end=rows["end"],
         pid=process_of(rows["globalTid"]),
         tid=rows["globalTid"] & MASK,
-        correlation=np.full(len(names), UNKNOWN, np.int64),
-        api=reader.strings.ids(names) if names else np.empty(0, np.int32),
+        name=reader.strings.ids(reader.values.get(number, "unknown") for number in rows["nameId"].tolist()),
     )
 
 

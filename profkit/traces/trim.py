@@ -167,6 +167,7 @@ def _cut(trace: Trace, spans: dict[int, tuple[int, int]]) -> Trace:
         launches=launches.take(called | np.isin(owner, owned[kept & (ops.correlation >= 0)])),
         ranges=_cut_ranges(trace.ranges, spans),
         collective_calls=calls.take(_within(calls.pid, calls.start, spans)),
+        overheads=trace.overheads.take(_within(trace.overheads.pid, trace.overheads.start, spans)),
         graph_nodes=nodes.take(_used_nodes(trace, kept)),
     )
 

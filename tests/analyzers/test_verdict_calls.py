@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from profkit.traces import OVERHEAD, Trace
+from profkit.traces import Trace
 from tests.analyzers.engine import Meeting, Rank, run, step_ns
 from tests.analyzers.test_verdict import near, verdict_of
 
@@ -21,6 +21,7 @@ class Host:
     ns: int = 3_000_000
     between: bool = False
     eager: bool = False
+    recorder: str = ""
     orphans: bool = False
 
 
@@ -49,6 +50,8 @@ def stepping(rank: Rank, plan: Host, steps: int) -> Meeting:
 
 
 def _spend(rank: Rank, plan: Host) -> None:
+    if plan.recorder:
+        rank.builder.rank(rank.number).overhead(rank.now, rank.now + plan.ns, plan.recorder)
     if plan.api:
         rank.call(plan.ns, plan.api)
     else:
@@ -108,10 +111,17 @@ def test_one_rank_that_is_late_between_steps() -> None:
 
 
 def test_a_recorder_is_not_the_engine() -> None:
-    first = verdict_of(planted(CALM, Host(f"{OVERHEAD}CUPTI Buffer flush")))[0]
-    assert (first.cause, first.rank) == ("straggler_host", 1)
+    """Its work is in no CUDA call, so that parts stay what they are."""
+    first = verdict_of(planted(CALM, Host(recorder="CUPTI Buffer flush")))[0]
+    assert (first.cause, first.rank, first.part) == ("straggler_host", 1, "gap_host")
     assert "(mostly in CUPTI Buffer flush, the recorder's own work)" in first.text
     assert first.text.endswith("that time is not the engine's, so judge by the steps without it")
+
+
+def test_what_cuda_itself_does_is_named() -> None:
+    first = verdict_of(planted(CALM, Host(recorder="Lazy Function Loading")))[0]
+    assert "(mostly in Lazy Function Loading while launching the rest of the step)" in first.text
+    assert first.text.endswith("load modules before serving, by running every shape once")
 
 
 def held_in_launch(rank: Rank, plan: Host, steps: int) -> Meeting:

@@ -90,12 +90,14 @@ def test_collectives_that_wait_at_once_are_not_counted_twice() -> None:
     assert cost / 2 < first.ns_per_step <= cost
 
 
-def test_the_period_of_micro_batches_is_not_the_time_between_their_starts() -> None:
+def test_what_a_token_of_micro_batches_costs_is_not_told_by_the_median_period() -> None:
     """Both of a pair begin within 100 us; a step takes half of what the pair does."""
     planted = planned(micro_batches, Streams(), Streams())
     cycle = figures_of(planted).cycle
     assert cycle.period_ns_median is not None and cycle.us_per_token is not None
-    assert abs(cycle.period_ns_median - step_ns(planted, STEPS)) <= 0.15 * step_ns(planted, STEPS)
+    assert cycle.batch_size and cycle.accept_len and cycle.period_ns_median < 0.5 * step_ns(planted, STEPS)
+    per_step = 1000 * cycle.us_per_token * cycle.batch_size * cycle.accept_len
+    assert abs(per_step - step_ns(planted, STEPS)) <= 0.15 * step_ns(planted, STEPS)
 
 
 def dependents(rank: Rank, plan: Streams, steps: int) -> Meeting:

@@ -168,8 +168,8 @@ def test_work_of_the_profiler_holds_up_the_thread_that_launches(tmp_path: Path) 
     """The file lays it to no process: pid -1, thread 0."""
     overhead = event("overhead", "Activity Buffer Request", 3, 40, pid=-1, tid=0)
     trace = read(tmp_path, launch(1, 1), kernel(2, 1), overhead)
-    found = trace.launches.take(trace.launches.correlation == UNKNOWN)
-    assert [trace.strings[api] for api in found.api] == ["recorder: Activity Buffer Request"]
+    found = trace.overheads
+    assert [trace.strings[name] for name in found.name] == ["Activity Buffer Request"]
     assert (found.start.tolist(), found.end.tolist()) == ([3_000], [43_000])
     assert (found.pid.tolist(), found.tid.tolist()) == ([100], [100])
-    assert len(read(tmp_path, kernel(2, 1), overhead).launches) == 0
+    assert len(trace.launches) == 1 and len(read(tmp_path, kernel(2, 1), overhead).overheads) == 0

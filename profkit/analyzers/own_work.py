@@ -38,7 +38,7 @@ def _copies(view: View) -> list[Cause]:
     phase = PHASES[int(np.argmax(cells[least]))]
     rows = np.flatnonzero((timeline.part == PART["copy"]) & (timeline.phase == PHASE[phase]))
     time = np.bincount(
-        view.attribution.trace.ops.name[timeline.op[rows]], weights=(timeline.end - timeline.start)[rows]
+        np.maximum(view.attribution.trace.ops.name[timeline.op[rows]], 0), weights=(timeline.end - timeline.start)[rows]
     )
     name = view.attribution.trace.strings[int(np.argmax(time))]
     text = (

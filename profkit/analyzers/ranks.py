@@ -96,7 +96,7 @@ def missing_ranks(attribution: Attribution) -> str | None:
     trace = attribution.trace
     world = max((int(text) for text in trace.notes_of("world_size") if text.isdigit()), default=0)
     active = set(distinct(trace.ops.pid).tolist())
-    stepping = set(occurring(attribution.plan.steps.pid).tolist())
+    stepping = set(distinct(attribution.plan.steps.pid).tolist())
     silent = sorted(stepping - active)
     if silent and active:
         return f"process {silent[0]} runs steps but has no GPU records"

@@ -189,3 +189,15 @@ def test_hidden_waiting_is_not_subtracted_from_exposed_transfer() -> None:
     assert causes["link_bound"].ns_per_step == 40_000
     # 20 and 60 us of kernels, 40 us of transfer, and 5 us in a queue; the 60 us of hidden waiting are not in it.
     assert causes["drafter_cost"].ns_per_step == 125_000
+
+
+def test_processes_whose_numbers_no_kernel_gives_out() -> None:
+    """Ranks of several files that share a pid get others, from 2**40 on."""
+    trace = two_ranks()
+    moved = [replace(table, pid=np.where(table.pid == 101, 2**40 + 100, table.pid)) for table in (
+        trace.ops, trace.launches, trace.ranges, trace.graph_nodes
+    ) if "pid" in table.dtypes()]  # fmt: skip
+    named = {"Ops": "ops", "Launches": "launches", "Ranges": "ranges", "GraphNodes": "graph_nodes"}
+    processes = tuple(replace(one, pid=2**40 + 100 if one.pid == 101 else one.pid) for one in trace.processes)
+    tables = {named[type(table).__name__]: table for table in moved}
+    assert figures_of(replace(trace, processes=processes, **tables)).devices == figures_of(trace).devices

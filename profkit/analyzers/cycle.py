@@ -16,7 +16,8 @@ from .result import Cycle
 from .vocabulary import PHASES
 
 UNEVEN = 0.25
-"""Steps in flight whose mean distance differs from the median one by more than this share begin unevenly."""
+"""Steps in flight whose mean distance differs from the median one by more than this share begin unevenly; and one that
+has no more than this share of its time left is nearly done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +48,8 @@ def device_steps(attribution: Attribution, device: int) -> DeviceSteps:
 def time_per_step(attribution: Attribution, device: int, steps: DeviceSteps) -> int | None:
     """The median period; of steps that overlap on the GPU and begin unevenly, their mean distance over those in flight.
 
-    Two micro-batches on two streams begin shortly after each other, and then not until both are done.
+    Two micro-batches on two streams begin shortly after each other, and then not until both are done. A step that is
+    nearly done when the next one begins is none in flight.
     """
     if not len(steps.periods):
         return None
@@ -58,8 +60,9 @@ def time_per_step(attribution: Attribution, device: int, steps: DeviceSteps) -> 
     np.maximum.at(last, attribution.step[rows], ops.end[rows])
     # How many steps that began before each one are not done when it begins.
     begun = np.arange(1, len(steps.row) + 1)
-    done = np.searchsorted(np.sort(last[steps.row]), steps.first_op, "right")
-    flight = max(int(np.median(begun - done)), 1)
+    nearly = last[steps.row] - (UNEVEN * (last[steps.row] - steps.first_op)).astype(np.int64)
+    done = np.searchsorted(np.sort(nearly), steps.first_op, "right")
+    flight = max(int(np.quantile(begun - done, 0.75)), 1)
     if len(begun) <= flight:
         return period
     mean = int(np.median(steps.first_op[flight:] - steps.first_op[:-flight])) // flight

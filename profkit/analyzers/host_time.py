@@ -27,13 +27,15 @@ class HostTime:
     """Nanoseconds of one device's window in which the GPU waits for a host that launches nothing yet.
 
     ``between_steps`` of them the host's thread is in no annotated step; ``calls`` are those inside CUDA calls that do
-    not block, by name, the dearest first, and ``overheads`` those in what CUPTI calls overhead.
+    not block, by name, the dearest first; ``overheads`` likewise those in what CUPTI calls overhead, which may lie in
+    each other and take ``overhead_ns`` together.
     """
 
     total: int
     between_steps: int
     calls: tuple[tuple[str, int], ...]
     overheads: tuple[tuple[str, int], ...]
+    overhead_ns: int
 
     @property
     def is_between_steps(self) -> bool:
@@ -48,7 +50,7 @@ class HostTime:
     @property
     def overhead(self) -> str | None:
         """The dearest overhead, if most of the time goes to them."""
-        return self.overheads[0][0] if sum(ns for _, ns in self.overheads) > MOSTLY * self.total else None
+        return self.overheads[0][0] if self.overhead_ns > MOSTLY * self.total else None
 
 
 def host_time(attribution: Attribution, device: int) -> HostTime:
@@ -57,7 +59,7 @@ def host_time(attribution: Attribution, device: int) -> HostTime:
     rows = _waits(timeline)
     launch = attribution.launch[timeline.op[rows]]
     rows, launch = rows[launch >= 0], launch[launch >= 0]
-    length = int((timeline.end - timeline.start)[rows].sum())
+    length = (timeline.end - timeline.start)[rows]
     overheads = attribution.trace.overheads
     asked, called, busy, stepping = pair_keys(
         (launches.pid[launch], launches.tid[launch]),
@@ -65,15 +67,25 @@ def host_time(attribution: Attribution, device: int) -> HostTime:
         (overheads.pid, overheads.tid),
         (attribution.plan.steps.pid, attribution.plan.steps.tid),
     )
-    inside, calls, own = 0, Counter[str](), Counter[str]()
+    between, overhead, calls, own = 0, 0, Counter[str](), Counter[str]()
     for thread in distinct(asked).tolist():
         mine = rows[asked == thread]
-        inside += _in_steps(attribution, np.flatnonzero(stepping == thread), timeline, mine)
+        # Of a thread without any step nothing tells whether it is between two.
+        if len(steps := np.flatnonzero(stepping == thread)):
+            between += int(length[asked == thread].sum()) - _in_steps(attribution, steps, timeline, mine)
+        overhead += _overlap(timeline, mine, overheads.take(busy == thread))
         in_calls = mine[timeline.part[mine] == PART["gap_api"]]
         calls += _spent(attribution, launches.take(called == thread), timeline, in_calls)
         own += _spent(attribution, overheads.take(busy == thread), timeline, mine)
-    annotated = attribution.plan.source == "profkit"
-    return HostTime(length, length - inside if annotated else 0, _dearest_first(calls), _dearest_first(own))
+    between = between if attribution.plan.source == "profkit" else 0
+    return HostTime(int(length.sum()), between, _dearest_first(calls), _dearest_first(own), overhead)
+
+
+def _overlap(timeline: DeviceTimeline, rows: Index, work: Overheads) -> int:
+    """How much of the waits ``rows`` lies in ``work``, which may overlap."""
+    order = np.argsort(work.start, kind="stable")
+    spans = merge(work.start[order], work.end[order])
+    return int((covered_before(*spans, timeline.end[rows]) - covered_before(*spans, timeline.start[rows])).sum())
 
 
 def _dearest_first(spent: Counter[str]) -> tuple[tuple[str, int], ...]:
@@ -99,5 +111,5 @@ def _spent(attribution: Attribution, work: Launches | Overheads, timeline: Devic
     gaps = merge(timeline.start[rows], timeline.end[rows])
     time: I64 = covered_before(*gaps, work.end) - covered_before(*gaps, work.start)
     names = work.api if isinstance(work, Launches) else work.name
-    spent = np.bincount(np.maximum(names, 0), weights=time, minlength=1)
+    spent = np.bincount(names[names >= 0], weights=time[names >= 0], minlength=1)
     return Counter({attribution.trace.strings[number]: int(spent[number]) for number in np.flatnonzero(spent).tolist()})

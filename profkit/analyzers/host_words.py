@@ -45,9 +45,10 @@ def host_words(view: View, device: int, part: str, phase: str) -> HostWords:
         return HostWords(phase, doing, "that time is not the engine's, so judge by the steps without it")
     call = re.sub(r"_v\d+$", "", time.dearest_call or "") if part == "gap_api" else ""
     call = call or time.overhead or ""
-    named = call and "Launch" not in call
+    named = call and not re.search(r"Launch(?!HostFunc)", call)
     if time.is_between_steps:
-        doing = f"in {call if named else 'Python'} between steps"
+        where = {"gap_api": "CUDA calls", "gap_sync": "blocking calls"}.get(part, "Python")
+        doing = f"in {call if named else where} between steps"
         advice = "look at what the scheduler does there, and whether it had requests to serve"
         return HostWords("outside", doing, _remedy(call, advice) if named else advice)
     if named:

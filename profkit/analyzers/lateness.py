@@ -7,6 +7,7 @@ bounds what each call costs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from .attribution import Attribution
 from .dawdling import dawdled
 from .owners import pair_keys
 from .partition import DeviceTimeline, blocking_calls
-from .vocabulary import HOST_PARTS, PART
+from .vocabulary import HOST_PARTS, PART, PARTS, PHASE, PHASES
 
 HELD = 0.5
 """Share of its time that a copy's call must wait for earlier GPU work to count as blocking; and share of a wait that a
@@ -57,18 +58,16 @@ def parts_by_fault(attribution: Attribution, timeline: DeviceTimeline) -> I8:
     return parts
 
 
-def graph_wait(attribution: Attribution, device: int) -> int:
-    """Idle time in the window before graphs that were launched in time, in nanoseconds.
-
-    Less what is a queue by its part, but was the host's fault.
-    """
-    timeline = attribution.devices[device]
+def time_by_fault(attribution: Attribution, device: int) -> I64:
+    """Nanoseconds of the window by part, as ``parts_by_fault`` has them, and phase; what prefills take is left out."""
+    timeline, cells = attribution.devices[device], (len(PARTS), len(PHASES))
     if timeline.window_start is None or timeline.window_end is None:
-        return 0
-    parts, queue = parts_by_fault(attribution, timeline), PART["gap_queue"]
+        return np.zeros(cells, np.int64)
     inside = (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
-    moved = (parts == queue).astype(np.int64) - (timeline.part == queue)
-    return int((moved * (timeline.end - timeline.start))[inside].sum())
+    inside &= timeline.phase != PHASE["prefill"]
+    cell = parts_by_fault(attribution, timeline)[inside].astype(np.int64) * len(PHASES) + timeline.phase[inside]
+    total = np.bincount(cell, weights=(timeline.end - timeline.start)[inside], minlength=math.prod(cells))
+    return total.astype(np.int64).reshape(cells)
 
 
 def blocking_cost(attribution: Attribution, device: int) -> Blocking:
@@ -83,6 +82,7 @@ def blocking_cost(attribution: Attribution, device: int) -> Blocking:
         return none
     late = np.isin(parts_by_fault(attribution, timeline), [PART[name] for name in HOST_PARTS])
     late &= (timeline.start >= timeline.window_start) & (timeline.end <= timeline.window_end)
+    late &= timeline.phase != PHASE["prefill"]
     launch = attribution.launch[timeline.op]
     late &= launch >= 0
     length = (timeline.end - timeline.start)[late]

@@ -122,7 +122,8 @@ def _who_may_be_last(view: View, found: dict[int, _Alone]) -> str:
     if less < LESS * view.step_ns:
         return ": look at whether all ranks get there at the same time"
     rank = view.devices[last].rank
-    return f": rank {rank} spends {duration(less)} less in them than the others, which may wait for it"
+    rest = "the other" if len(others) == 1 else "the others"
+    return f": rank {rank} spends {duration(less)} less in them than {rest}, which may wait for it"
 
 
 def _transfers(view: View, transfer: dict[int, float]) -> list[Cause]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from profkit.traces import F64, OpKind
+
 from .collectives import Exposed
 from .intervals import covered_before, merge
 from .result import Cause
@@ -12,10 +14,10 @@ from .vocabulary import PART, PARTS, PHASE, PHASES
 from .words import a_duration, duration, in_phase, share
 
 
-def own_work(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
+def own_work(view: View, time: dict[int, F64], exposed: dict[int, Exposed]) -> list[Cause]:
     """Causes that are no fault by themselves, but for copies that nothing hides."""
     speculative = view.cycle.kind == "speculative"
-    return [*_prefill(view), *_copies(view), *(_forwards(view, exposed) if speculative else ())]
+    return [*_prefill(view), *_copies(view), *(_forwards(view, time, exposed) if speculative else ())]
 
 
 def _prefill(view: View) -> list[Cause]:
@@ -37,6 +39,7 @@ def _copies(view: View) -> list[Cause]:
         return []
     phase = PHASES[int(np.argmax(cells[least]))]
     rows = np.flatnonzero((timeline.part == PART["copy"]) & (timeline.phase == PHASE[phase]))
+    rows = rows[(timeline.start[rows] >= (timeline.window_start or 0)) & view.attribution.in_decode[timeline.op[rows]]]
     time = np.bincount(
         np.maximum(view.attribution.trace.ops.name[timeline.op[rows]], 0), weights=(timeline.end - timeline.start)[rows]
     )
@@ -58,13 +61,14 @@ def _copied(view: View, device: int) -> np.ndarray:
     """Nanoseconds per step by phase."""
     figures = view.devices[device]
     parts = [figures.phase_partition_ns.get(phase, {}).get("copy") or 0 for phase in PHASES]
-    parts[PHASE["prefill"]] = 0
+    parts[PHASE["prefill"]] = parts[PHASE["outside"]] = 0
     return np.array(parts) / max(figures.steps, 1)
 
 
-def _forwards(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
+def _forwards(view: View, time: dict[int, F64], exposed: dict[int, Exposed]) -> list[Cause]:
     """What drafting and verifying cost by themselves."""
-    drafter = _draft_alone(view) + view.phase_per_step("draft", "gap_in_graph", "gap_queue")
+    waits = time[view.slowest][[PART["gap_in_graph"], PART["gap_queue"]], PHASE["draft"]]
+    drafter = _draft_alone(view) + float(waits.sum())
     drafter = max(0.0, drafter - _skew_in_phase(view, exposed, "draft"))
     verify = view.phase_per_step("verify", "compute")
     return [
@@ -83,11 +87,11 @@ def _forwards(view: View, exposed: dict[int, Exposed]) -> list[Cause]:
 
 
 def _draft_alone(view: View) -> float:
-    """Nanoseconds per step in which the drafter runs and nothing else: beside verify it costs nothing."""
+    """Nanoseconds per step in which the drafter's kernels run and nothing else: beside verify they cost nothing."""
     attribution, device = view.attribution, view.slowest
     ops = attribution.trace.ops
     here = ops.device == device
-    draft = attribution.phase == PHASE["draft"]
+    draft = (attribution.phase == PHASE["draft"]) & (ops.kind == OpKind.KERNEL)
     alone, other = (np.flatnonzero(here & mine) for mine in (draft & attribution.in_decode, ~draft))
     start, end = merge(ops.start[alone], ops.end[alone])
     beside = merge(ops.start[other], ops.end[other])

@@ -101,13 +101,13 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
             f"{other_processes(view.neighbours[late].pids)} occupies its GPU: {OF_ITS_OWN}"
         )
         causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
-    advice = why_longer(view, late)
     for cause, (parts, why) in LATE_GPU.items():
         cost = float(longer[[PART[name] for name in parts]].sum())
         # Of several parts the one that costs most in all phases together, and of it the dearest phase.
         part = max(parts, key=lambda name: longer[PART[name]].sum())
         _, phase = _dearest(longer, (part,))
         why = COPIES if part == "copy" else why
+        advice = why_longer(view, late) if cost > 0 and "{advice}" in why else ""
         why = why.format(phase=in_phase(phase), advice=advice)
         text = f"{waits} {rank}, {duration(cost)} of it because {why}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))

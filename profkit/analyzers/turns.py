@@ -18,7 +18,7 @@ WHY = {
     "straggler_host": "their hosts are late (mostly {launching})",
     "straggler_compute": "their GPUs work longer (mostly {phase})",
 }
-ADVICE = "balance experts and sequences over the ranks, as no GPU is slower than the others in all steps"
+ADVICE = "balance experts and sequences over the ranks, as none of them alone makes up most of it"
 
 
 def in_turn(view: View, causes: Sequence[Cause]) -> list[Cause]:

@@ -7,6 +7,10 @@ included, dearest first.
 
 from __future__ import annotations
 
+import numpy as np
+
+from profkit.traces import F64
+
 from .collectives import exposed_collectives
 from .eager_causes import eager_fallback, eager_ranks
 from .graph_fallbacks import FORWARDS
@@ -18,7 +22,7 @@ from .own_work import own_work
 from .result import Cause
 from .stragglers import OF_ITS_OWN, other_processes, stragglers, sync_cause
 from .view import View
-from .vocabulary import HOST_PARTS
+from .vocabulary import HOST_PARTS, PART, PHASES
 from .words import a_duration, duration, launching
 
 MIN_FAULT = 0.05
@@ -30,22 +34,25 @@ FAULTS = frozenset(
     }
 )  # fmt: skip
 
+LATE = [PART[name] for name in HOST_PARTS]
+
 
 def verdict_of(view: View) -> tuple[Cause, ...]:
     """All causes worth at least ``MIN_SHOWN`` of the step, in the order of the module's docstring."""
     blocked = {device: blocking_cost(view.attribution, device) for device in view.devices}
+    time = {device: view.by_fault(device) for device in view.devices}
     exposed = exposed_collectives(view.attribution, view.matched)
     causes = [
         *stragglers(view, blocked),
         *_sync(view, blocked),
-        *_host_late(view, blocked),
+        *_host_late(view, time, blocked),
         *link_causes(view, exposed),
         *_padding(view),
         *_other_process(view),
         *eager_fallback(view),
         *eager_ranks(view),
-        *own_work(view, exposed),
-        *_waits_on_gpu(view),
+        *own_work(view, time, exposed),
+        *_waits_on_gpu(view, time),
     ]
     shown = [cause for cause in causes if cause.ns_per_step >= MIN_SHOWN * view.step_ns and cause.ns_per_step > 0]
 
@@ -64,28 +71,18 @@ def _sync(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
     return [sync_cause(view, blocked[least], costs[least], None, "the GPU idles behind it")]
 
 
-def _host_late(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
+def _host_late(view: View, time: dict[int, F64], blocked: dict[int, Blocking]) -> list[Cause]:
     """What every rank waits for its own host, beyond what blocking calls explain."""
-    own = {d: _late_launches(view, d) - blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
+    own = {d: time[d][LATE].sum() - blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
     least = min(own, key=lambda device: own[device])
-    figures = view.devices[least]
-    cells = {
-        (part, phase): parts.get(part) or 0
-        for phase, parts in figures.phase_partition_ns.items()
-        for part in HOST_PARTS
-    }
-    part, phase = max(cells, key=lambda cell: cells[cell], default=("gap_host", "step_other"))
+    late, place = np.unravel_index(int(np.argmax(time[least][LATE])), (len(LATE), len(PHASES)))
+    part, phase = HOST_PARTS[int(late)], PHASES[int(place)]
     ways = {"gap_host": "in Python", "gap_api": "in other CUDA calls", "gap_sync": "in blocking calls"}
     words = host_words(view, least, part, phase)
     doing = words.doing or f"{ways.get(part, 'in launch calls')} while {launching(phase)}"
     subject = "every rank waits for its own host" if len(view.devices) > 1 else "the GPU waits for its host"
     text = f"{subject} {duration(own[least])} of {a_duration(view.step_ns)} step, mostly {doing}: {words.advice}"
     return [Cause("host_late", None, words.phase, part, round(own[least]), text)]
-
-
-def _late_launches(view: View, device: int) -> float:
-    """Nanoseconds per step that a device waits for a launch call to come, or to take effect."""
-    return view.per_step(device, *HOST_PARTS) - view.graph_wait(device)
 
 
 def _dearest_phase(view: View, *parts: str) -> str:
@@ -129,12 +126,13 @@ def _other_process(view: View) -> list[Cause]:
     return [Cause("other_process", None, "outside", "compute", round(cost[least]), text)]
 
 
-def _waits_on_gpu(view: View) -> list[Cause]:
+def _waits_on_gpu(view: View, time: dict[int, F64]) -> list[Cause]:
     """Gaps that are no host's fault: between the kernels of a graph, in a queue, or without a launch record."""
 
     step, devices = a_duration(view.step_ns), view.devices
     in_graph = min(view.per_step(device, "gap_in_graph") for device in devices)
-    queue = min(view.per_step(device, "gap_queue") + view.graph_wait(device) for device in devices)
+    queue = min(float(time[device][PART["gap_queue"]].sum()) for device in devices)
+    queued = PHASES[int(np.argmax(time[view.slowest][PART["gap_queue"]]))]
     unknown = min(view.per_step(device, "gap_unknown") for device in devices)
     nodes = sum(view.graphs[view.slowest].nodes_per_launch.values())
     return [
@@ -144,7 +142,7 @@ def _waits_on_gpu(view: View) -> list[Cause]:
             "fewer, fused kernels would shorten it",
         ),
         Cause(
-            "queue", None, _dearest_phase(view, "gap_queue", "gap_graph_launch"), "gap_queue", round(queue),
+            "queue", None, queued, "gap_queue", round(queue),
             f"the GPU idles {duration(queue)} of {step} step though the next work was launched in time: look for "
             "event waits between streams in front of it",
         ),

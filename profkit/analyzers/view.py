@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from profkit.traces import F64
+
 from .attribution import Attribution
 from .collective_instances import told_steps
 from .device_result import DeviceFigures
 from .graph_result import GraphFigures
-from .lateness import graph_wait
+from .lateness import time_by_fault
 from .matching import MatchedCollectives
 from .other_work import Neighbours
 from .result import Cycle
@@ -43,9 +45,10 @@ class View:
         figures = self.devices[device]
         return sum(figures.partition_ns[part] or 0 for part in parts) / max(figures.steps, 1)
 
-    def graph_wait(self, device: int) -> float:
-        """Nanoseconds per step that a device idles before graphs that were launched in time."""
-        return graph_wait(self.attribution, device) / max(self.devices[device].steps, 1)
+    def by_fault(self, device: int) -> F64:
+        """Nanoseconds per step of a device by part and phase, waits by whose fault they are; without prefills."""
+        per_step: F64 = time_by_fault(self.attribution, device) / max(self.devices[device].steps, 1)
+        return per_step
 
     def told_steps(self, device: int) -> int:
         """The steps of a device whose waiting is told from transfer, at least 1."""
@@ -53,8 +56,8 @@ class View:
 
     def of_told(self, devices: Collection[int]) -> str:
         """Begins a sentence on waiting or transfer of ``devices``: of how many steps it is, where not of all."""
-        shares = sorted({(self.told_steps(device), self.devices[device].steps) for device in devices})
-        told, steps = shares[0]
+        shares = {(self.told_steps(device), self.devices[device].steps) for device in devices}
+        told, steps = min(shares, key=lambda share: (share[0] / max(share[1], 1), share))
         if told >= steps:
             return ""
         least = "at least " if len(shares) > 1 else ""

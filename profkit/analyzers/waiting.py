@@ -18,6 +18,7 @@ from .partition import DeviceTimeline
 from .vocabulary import PART, PARTS, PHASES
 
 CELLS = len(PARTS) * len(PHASES)
+NEVER = np.iinfo(np.int64).min
 
 
 def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, device: int) -> dict[int, I64]:
@@ -37,7 +38,7 @@ def causes_of_waiting(attribution: Attribution, matched: MatchedCollectives, dev
         other = matched.instances[last]
         mine = np.flatnonzero((own.last == last) & (wait > 0))
         theirs = partner_positions(matched, device, last)[mine]
-        began = (_left_before(own)[mine] >= 0) & (_left_before(other)[theirs] >= 0)
+        began = (_left_before(own)[mine] > NEVER) & (_left_before(other)[theirs] > NEVER)
         first, mine, theirs = mine[~began], mine[began], theirs[began]
         skew = wait[mine]
         late = _since_previous(attribution.devices[last], parts[last], other, theirs)
@@ -78,9 +79,9 @@ def _since_previous(timeline: DeviceTimeline, parts: I8, instances: Instances, p
 
 
 def _left_before(instances: Instances) -> I64:
-    """When all collectives before each one that ranks leave together had ended, ``UNKNOWN`` without any."""
-    ends = np.where(instances.skew != UNKNOWN, instances.end, UNKNOWN)
-    return np.concatenate([[UNKNOWN], np.maximum.accumulate(ends)])[: len(ends)]
+    """When all collectives before each one that ranks leave together had ended, ``NEVER`` without any."""
+    ends = np.where(instances.skew != UNKNOWN, instances.end, NEVER)
+    return np.concatenate([[NEVER], np.maximum.accumulate(ends)])[: len(ends)]
 
 
 def _excess(skew: I64, theirs: I64, mine: I64) -> I64:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from .comparison_result import Comparison, Unlike
 from .eager_to_graphs import launched_eagerly
-from .result import Provenance, TraceFigures, one_model
+from .result import Provenance, TraceFigures, one_model, one_name
 
 GIVEN = "given on the command line"
 """Where an accept length comes from that the user says."""
+
+Beside = tuple[TraceFigures, TraceFigures, Comparison]
+"""A plain recording, a speculative one, and what comes of comparing them."""
 
 
 def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
@@ -20,20 +23,28 @@ def compare(traces: Sequence[TraceFigures]) -> tuple[Comparison, ...]:
     Only traces of one model, as far as both name it, and of one recorder, of as many ranks on the same kind of GPU and
     link are compared; of several plain ones, the one recorded with graphs on or off like the speculative one, and of
     the configuration that its name begins with, is taken. Pairs that are alike in graphs come first; one that is not is
-    left out where another recording of the same configuration and batch size is.
+    left out where another recording of the same model, configuration and batch size is.
     """
     plain = [trace for trace in traces if trace.cycle.kind == "plain"]
-    found: list[tuple[str, Comparison]] = []
+    found: list[Beside] = []
     for trace in traces:
         if trace.cycle.kind != "speculative":
             continue
         same = [p for p in plain if not unlike(p, trace)]
         if same:
-            pair = _pair(max(same, key=lambda p: nearness(p, trace)), trace)
-            found.append((trace.provenance.config or trace.name, pair))
-    alike = {(config, pair.batch_size) for config, pair in found if pair.same_graphs}
-    kept = [pair for config, pair in found if pair.same_graphs or (config, pair.batch_size) not in alike]
+            nearest = max(same, key=lambda p: nearness(p, trace))
+            found.append((nearest, trace, _pair(nearest, trace)))
+    alike = [one for one in found if one[2].same_graphs]
+    kept = [one[2] for one in found if one[2].same_graphs or not any(_again(one, other) for other in alike)]
     return tuple(sorted(kept, key=lambda one: not one.same_graphs))
+
+
+def _again(one: Beside, other: Beside) -> bool:
+    """Whether the two pairs are of one configuration and batch size, and of one model as far as they name it."""
+    (plain, ours, pair), (other_plain, theirs, other_pair) = one, other
+    configs = [trace.provenance.config or trace.name for trace in (ours, theirs)]
+    models = [trace.provenance.model for trace in (plain, ours, other_plain, theirs)]
+    return configs[0] == configs[1] and pair.batch_size == other_pair.batch_size and one_name(*models)
 
 
 def unlike(plain: TraceFigures, speculative: TraceFigures) -> tuple[Unlike, ...]:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from .eager_to_graphs import launched_eagerly
 from .inflation_result import Inflation, InflationPart, RecorderCheck, RecorderOps, RecorderRow
-from .result import TraceFigures, sweep_of
+from .result import TraceFigures, one_name, sweep_of
 from .vocabulary import PARTS, PHASES
 from .words import PARTS_IN_WORDS, listed, part_name, range_of, share
 
@@ -37,11 +37,11 @@ def cross_check(traces: Sequence[TraceFigures]) -> tuple[RecorderCheck, ...]:
 
 
 def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
-    """Recordings of one sweep, configuration, kind, batch size, graph mode and ranks: the first of each recorder.
+    """Recordings of one sweep, model, configuration, kind, batch size, graph mode and ranks: the first by each.
 
     Phases that are inferred are not compared with annotated ones.
     """
-    groups: dict[tuple[object, ...], dict[str, Told]] = {}
+    groups: dict[tuple[object, ...], list[Told]] = {}
     for trace in traces:
         own = trace.inflation
         if own is None or not own.parts or not trace.provenance.config or trace.cycle.batch_size is None:
@@ -50,8 +50,19 @@ def recorder_groups(traces: Sequence[TraceFigures]) -> Iterator[list[Told]]:
         ranks = tuple(sorted(device.rank for device in trace.devices.values()))
         run, cycle = (sweep_of(trace), trace.provenance.config, eager, ranks), trace.cycle
         key = (*run, cycle.kind, cycle.batch_size, cycle.phases_inferred)
-        groups.setdefault(key, {}).setdefault(own.recorder, (trace, own))
-    return (list(group.values()) for group in groups.values() if len(group) > 1)
+        groups.setdefault(key, []).append((trace, own))
+    apart = (group for told in groups.values() for group in _by_model(told))
+    return (group for group in apart if len(group) > 1)
+
+
+def _by_model(told: Sequence[Told]) -> Iterator[list[Told]]:
+    """The first of each recorder, by model; those without a name are of the only model that is named, if one is."""
+    names = {trace.provenance.model for trace, _ in told}
+    only = max(names) if one_name(*names) else ""
+    groups: dict[str, dict[str, Told]] = {}
+    for trace, own in told:
+        groups.setdefault(trace.provenance.model or only, {}).setdefault(own.recorder, (trace, own))
+    return (list(group.values()) for group in groups.values())
 
 
 def _check(group: list[Told]) -> RecorderCheck:

@@ -88,7 +88,7 @@ class RecorderOps(Struct, frozen=True):
 
 
 class RecorderCheck(Struct, frozen=True):
-    """The same configuration, batch size and graph mode by several recorders: ``traces`` and ``recorders`` in order."""
+    """The same model, configuration, batch size and graph mode by several ``recorders``; ``traces`` in their order."""
 
     traces: tuple[str, ...]
     recorders: tuple[str, ...]

@@ -116,8 +116,12 @@ def sweep_of(trace: TraceFigures) -> str:
 
 def one_model(first: TraceFigures, second: TraceFigures) -> bool:
     """Whether two traces are of the same model, as far as both name it."""
-    names = {trace.provenance.model for trace in (first, second)} - {""}
-    return len(names) < 2
+    return one_name(first.provenance.model, second.provenance.model)
+
+
+def one_name(*models: str) -> bool:
+    """Whether the names may be of one model: an empty one is of a model that is not known."""
+    return len({*models} - {""}) < 2
 
 
 class Analysis(Struct, frozen=True):

@@ -87,11 +87,12 @@ def print_answers(console: Console, analysis: Analysis) -> None:
 
 
 def _by_configurations(analysis: Analysis) -> list[list[Economics]]:
-    """The verdicts, those of the same two configurations, alike in graphs, together; in the order of the first ones."""
-    configs = {trace.name: trace.provenance.config for trace in analysis.traces}
-    groups: dict[tuple[str, str, bool], list[Economics]] = {}
+    """The verdicts, those of one model and the same two configurations, alike in graphs, together; in the order met."""
+    runs = {trace.name: trace.provenance for trace in analysis.traces}
+    groups: dict[tuple[str, str, str, bool], list[Economics]] = {}
     for found in sweeps_of(analysis):
-        key = found.baseline, configs[found.rows[0].speculative.trace], found.graphs
+        plain, speculative = runs[found.rows[0].plain.trace], runs[found.rows[0].speculative.trace]
+        key = speculative.model or plain.model, found.baseline, speculative.config, found.graphs
         groups.setdefault(key, []).append(found)
     return list(groups.values())
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from profkit.analyzers.comparison import compare
 from profkit.analyzers.economics.build import economics
+from profkit.analyzers.result import TraceFigures
 from tests.analyzers.sweeps_by_hand import by_hand, economics_of
 
 ROWS = """
@@ -106,3 +107,23 @@ def test_a_sweep_with_fewer_concurrencies_does_not_mix_with_another() -> None:
             ["draft/c1", "draft/c4", "draft/c16"],
             ["short/draft/c1", "short/draft/c4"],
         ]
+
+
+def of_model(model: str, graphs: bool, *traces: TraceFigures) -> list[TraceFigures]:
+    """The traces as runs of ``model``: the plain ones with CUDA graphs, the speculative ones with them or without."""
+    return [
+        structs.replace(
+            one,
+            name=f"{model}/{one.name}",
+            provenance=structs.replace(one.provenance, model=model, graphs=graphs or one.cycle.kind == "plain"),
+        )
+        for one in traces
+    ]
+
+
+@pytest.mark.parametrize("other, kept", [("large", True), ("small", False), ("", False)])
+def test_a_pair_unlike_in_graphs_gives_way_to_one_of_its_own_model_only(other: str, kept: bool) -> None:
+    """What an eager run without a name says is taken to be what the one with graphs says better."""
+    first, second = of_model("small", True, *by_hand()[:2]), of_model(other, False, *by_hand()[:2])
+    found = [(one.speculative, one.same_graphs) for one in compare([*first, *second])]
+    assert found == [("small/draft/c1", True), *([(f"{other}/draft/c1", False)] if kept else [])]

@@ -75,6 +75,25 @@ def test_other_runs_are_not_checked() -> None:
         assert analyze(recordings)[0].recorder_checks == ()
 
 
+@pytest.mark.parametrize(
+    "models, checked",
+    [
+        (("A", "A", "A"), [("a", "b", "c")]),
+        (("A", "B", "B"), [("b", "c")]),
+        (("A", "", "A"), [("a", "b", "c")]),
+        (("A", "", "B"), []),
+        (("", "", "B"), [("a", "b", "c")]),
+        (("A", "B", "C"), []),
+    ],
+)
+def test_recordings_of_several_models_are_not_checked(models: tuple[str, ...], checked: list[tuple[str, ...]]) -> None:
+    """As far as they name it: one without a name is of the only model there is."""
+    told = zip("abc", models, ("nsys", "cupti", "torch"), strict=True)
+    runs = [(name, Run(config="tp1", model=model, recorder=recorder)) for name, model, recorder in told]
+    found = analyze([Recording(name, "", graph_steps(run)) for name, run in runs])[0]
+    assert [check.traces for check in found.recorder_checks] == checked
+
+
 def test_kernels_that_differ_in_number_are_said() -> None:
     run = Run(config="tp1", recorder="nsys")
     other = TraceBuilder().rank(0).run(replace(run, recorder="torch"))

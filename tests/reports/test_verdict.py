@@ -251,6 +251,23 @@ def test_further_sweeps_of_a_pair_are_a_sentence_each() -> None:
     assert said.count(told[0].sentences[1]) == 2, "one for each pair of configurations"
 
 
+def test_another_model_is_told_in_full() -> None:
+    """Sweeps in folders of one name: neither their labels nor their configurations tell the models apart."""
+    replace = msgspec.structs.replace
+
+    def of(model: str, traces: list[TraceFigures]) -> list[TraceFigures]:
+        return [
+            replace(
+                t, name=f"{model}/{t.name}", path=f"{model}/{t.name}", provenance=replace(t.provenance, model=model)
+            )
+            for t in traces
+        ]
+
+    analysis = analysis_of([*of("small", by_hand()), *of("large", by_hand())])
+    assert [(one.baseline, one.speculative) for one in analysis.economics] == [("plain", "draft")] * 2
+    assert render_answers(analysis, 120).count("Does speculation pay?") == 2
+
+
 def test_what_a_capture_noted_of_itself_is_one_line() -> None:
     """A sweep's note is that of each of its recordings; one that has none is not told."""
     replace, traces = msgspec.structs.replace, by_hand()

@@ -18,6 +18,7 @@ from .attribution import Attribution
 from .kernel_keys import kernel_key
 from .layers import FORWARDS
 from .modules import OpModules
+from .result import one_name
 from .sequences import align
 from .vocabulary import PHASE
 
@@ -32,9 +33,9 @@ def with_borrowed_modules(attributions: Sequence[Attribution]) -> tuple[Attribut
 
 def _borrowing(attribution: Attribution, others: Sequence[Attribution]) -> Attribution:
     run = attribution.trace.run
-    for other in others:
+    for other in sorted(others, key=lambda one: one.trace.run.model != run.model):
         known = other.trace.run
-        alike = (known.config, known.model, known.concurrency) == (run.config, run.model, run.concurrency)
+        alike = (known.config, known.concurrency) == (run.config, run.concurrency) and one_name(known.model, run.model)
         if alike and run.config and other.modules.unknown is None and set(other.devices) == set(attribution.devices):
             return _with(attribution, _modules_of(attribution, other))
     return attribution

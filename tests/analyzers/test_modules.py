@@ -324,6 +324,33 @@ def test_an_eager_recording_borrows_from_the_one_with_graphs() -> None:
     assert with_borrowed_modules([eager])[0] is eager
 
 
+@pytest.mark.parametrize("named", ["eager", "graphs", "neither", "both, unlike"])
+def test_a_model_that_only_one_names_may_be_the_other_s(named: str) -> None:
+    names = {"eager": ("M", ""), "graphs": ("", "M"), "neither": ("", ""), "both, unlike": ("M", "M2")}[named]
+    eager, graphs = (
+        _of_model(attribute(open_recordings(TRACES / f"ep2-dflash/{name}")[0].trace), model)
+        for name, model in zip(("c1-eager", "c1"), names, strict=True)
+    )
+    assert with_borrowed_modules([eager, graphs])[0].modules.borrowed == (named != "both, unlike")
+
+
+def test_the_recording_that_names_the_model_is_borrowed_from_first() -> None:
+    """Here one without a name, whose kernels are of another model, lies before it."""
+    eager, graphs = (
+        _of_model(attribute(open_recordings(TRACES / f"ep2-dflash/{name}")[0].trace), "M")
+        for name in ("c1-eager", "c1")
+    )
+    other = attribute(open_recordings(TRACES / "tp1-dflash/c1")[0].trace)
+    run = replace(eager.trace.run, model="")
+    posing = replace(other, trace=other.trace.with_run(run), devices=dict.fromkeys(eager.devices, other.devices[0]))
+    assert with_borrowed_modules([eager, posing, graphs])[0].modules.borrowed
+
+
+def _of_model(attribution: Attribution, model: str) -> Attribution:
+    trace = attribution.trace
+    return replace(attribution, trace=trace.with_run(replace(trace.run, model=model)))
+
+
 def test_modules_are_not_borrowed_from_another_model() -> None:
     eager, other = (
         attribute(open_recordings(TRACES / name)[0].trace) for name in ("ep2-dflash/c1-eager", "tp1-dflash/c1")

@@ -9,7 +9,7 @@ from ..analysis import Recording
 from ..attribution import attribute
 from ..rules import Rules
 from . import drafting, hosting, linking
-from .case import Case, case_of
+from .case import Case, case_of, of_its_model
 from .changes import Change, RefusedError
 from .holding import fastest_host, held_back
 from .links import LINKS
@@ -193,19 +193,19 @@ def _carried(case: Case, request: Request, cases: Sequence[Case]) -> Sequence[Ch
 
 
 def _plain_beside(case: Case, cases: Sequence[Case]) -> Case | None:
-    """Plain decoding of the same batch size on as many GPUs of the same kind; of several, that most alike."""
+    """Plain decoding of the same model and batch size on as many GPUs of the same kind; of several, that most alike."""
     if not case.speculative or not case.cycle.batch_size:
         return None
 
-    def nearness(other: Case) -> tuple[bool, bool]:
-        return case.in_graphs == other.in_graphs, case.config.startswith(other.config)
+    def nearness(other: Case) -> tuple[bool, bool, bool]:
+        return case.target == other.target, case.in_graphs == other.in_graphs, case.config.startswith(other.config)
 
     same = [
         one
         for one in cases
         if one.cycle.kind == "plain" and one.cycle.batch_size == case.cycle.batch_size and one.machine == case.machine
     ]
-    return max(same, key=nearness, default=None)
+    return max(of_its_model(case, same), key=nearness, default=None)
 
 
 def _every_lever(case: Case) -> list[Request]:

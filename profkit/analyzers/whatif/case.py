@@ -18,7 +18,7 @@ from ..replay import ContradictionError, Model, build_model, simulate
 from ..replay.predict import LEAST_PERIODS, MOST_STEPS, why_not_replayed
 from ..replay.simulate import Player
 from ..replay.steps import periods, step_ns
-from ..result import Cycle
+from ..result import Cycle, one_name
 from ..vocabulary import CLASS, CLASSES, PHASES
 from ..words import counted
 from .links import LINKS, Link
@@ -88,14 +88,19 @@ class Case:
         return bool(np.any(self.attribution.trace.ops.graph_launch[self.model.work.row] >= 0))
 
     @property
+    def target(self) -> str:
+        """The name of the model that it ran, or nothing."""
+        return self.attribution.trace.run.model
+
+    @property
     def machine(self) -> tuple[object, ...]:
-        """What recordings that can be compared share: model, GPUs, how many of them step, and the recorder."""
+        """What recordings that can be compared share beside the model: GPUs, how many step, and the recorder."""
         trace = self.attribution.trace
-        return trace.run.model, self.ranks, sorted(device.name for device in trace.devices), trace.source.format
+        return self.ranks, sorted(device.name for device in trace.devices), trace.source.format
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """What recordings of one configuration share, whatever their concurrency; the link only between GPUs."""
+        """What recordings of one configuration share beside the model, at any batch size; the link if GPUs talk."""
         block, link = self.attribution.trace.run.block_size, self.link if self.ranks > 1 else None
         return self.config, self.in_graphs, self.cycle.kind, block, link, self.machine
 
@@ -137,11 +142,22 @@ def case_of(recording: Recording, attribution: Attribution, nvlink: Collection[s
 
 
 def alike(case: Case, cases: Sequence[Case]) -> list[Case]:
-    """The recordings of one configuration at other concurrencies, and the case itself, by tokens a step."""
-    same = [one for one in cases if one.tokens and one.configuration == case.configuration]
+    """The recordings of one model and configuration at other concurrencies, and the case itself, by tokens a step."""
+    same = of_its_model(case, [one for one in cases if one.tokens and one.configuration == case.configuration])
     by_tokens = {one.tokens or 0: one for one in same}
     by_tokens[case.tokens or 0] = case
     return [by_tokens[tokens] for tokens in sorted(by_tokens)]
+
+
+def of_its_model(case: Case, cases: Sequence[Case]) -> list[Case]:
+    """Those of the case's model, as far as both name it; where it has no name and the others have several, none named.
+
+    Those that have the very name come last.
+    """
+    found = [one for one in cases if one_name(one.target, case.target)]
+    if not one_name(*(one.target for one in found)):
+        found = [one for one in found if not one.target]
+    return sorted(found, key=lambda one: one.target == case.target)
 
 
 def _link_of(attribution: Attribution, nvlink: bool) -> Link | None:

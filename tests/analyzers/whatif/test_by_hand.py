@@ -102,10 +102,41 @@ def test_break_even_and_speed_up_against_plain_decoding() -> None:
     assert [refused.reason for refused in beside.refused] == ["it is plain decoding, which does not draft"]
 
 
+def of_model(trace: Trace, model: str) -> Trace:
+    return trace.with_run(replace(trace.run, model=model))
+
+
 def test_plain_decoding_of_another_model_is_not_compared_with() -> None:
-    made = [one.with_run(replace(one.run, model=model)) for one, model in ((speculative(), "M"), (plain(), "M2"))]
+    made = of_model(speculative(), "M"), of_model(plain(), "M2")
     found, _ = answers(Request(accept_len=6.0), *made)
     assert found.baseline is None and found.now is not None and found.now.speedup is None
+
+
+@pytest.mark.parametrize(
+    "own, beside, taken",
+    [
+        ("M", [""], 1),
+        ("", ["M"], 1),
+        ("M", ["", "M"], 2),
+        ("M", ["", "M2"], 1),
+        ("", ["M", "M2"], None),
+        ("", ["M", "M2", ""], 3),
+    ],
+)
+def test_a_model_that_is_not_named_may_be_the_same(own: str, beside: list[str], taken: int | None) -> None:
+    """The very name comes first; without one, plain decoding of several models cannot be chosen from."""
+    made = of_model(speculative(), own), *(of_model(plain(), model) for model in beside)
+    found = answers(Request(accept_len=6.0), *made)[0]
+    assert found.baseline == (f"made/{taken}" if taken else None)
+    assert found.now is not None and (found.now.speedup is None) == (found.now.break_even_accept_len is None)
+    assert (found.now.speedup is None) == (taken is None)
+
+
+@pytest.mark.parametrize("other, carried", [("M", True), ("", True), ("M2", False)])
+def test_other_concurrencies_tell_of_their_own_model(other: str, carried: bool) -> None:
+    """How GEMMs grow with tokens is read from recordings beside; alone, twice the block is beyond what is recorded."""
+    made = of_model(speculative(1), "M"), of_model(speculative(2), other)
+    assert (alone(Request(block_size=16), *made).beyond == "") == carried
 
 
 def test_another_block_takes_what_other_batches_take_at_as_many_tokens() -> None:

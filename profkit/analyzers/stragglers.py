@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,6 +42,9 @@ LATE_GPU: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """Why a rank whose host is in time may be late, by the parts in which it spends longer than the others."""
 
+WITH_IT = 0.5
+"""A rank that waits for the last one for less than this share of what others do is late too."""
+
 OF_ITS_OWN = "if that work is not the engine's own, give the engine GPUs of its own"
 
 COPIES = (
@@ -59,9 +64,9 @@ def stragglers(view: View, blocked: dict[int, Blocking]) -> list[Cause]:
         nothing = np.zeros((len(PARTS), len(PHASES)), np.int64)
         per_step = [waits[d].get(late, nothing) / view.told_steps(d) for d in others]
         longer = np.median(np.stack(per_step), axis=0)
-        waited = float(np.median([_waited(view, device, late) for device in others]))
-        causes += _late_host(view, blocked, late, waited, longer)
-        causes += _late_gpu(view, late, waited, longer)
+        waiting = _waiting(view, late)
+        causes += _late_host(view, blocked, late, waiting, longer)
+        causes += _late_gpu(view, late, waiting, longer)
     return in_turn(view, [cause for cause in causes if cause.ns_per_step > 0])
 
 
@@ -72,32 +77,60 @@ def _waited(view: View, device: int, late: int) -> float:
     return int(wait[own.last == late].sum()) / view.told_steps(device)
 
 
-def _late_host(view: View, blocked: dict[int, Blocking], late: int, waited: float, longer: F64) -> list[Cause]:
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Who waits and how long per step, ``ranks 2 and 3 wait 8.00 ms``, and for whom, by rank."""
+
+    who: str
+    whom: str
+
+
+def _waiting(view: View, late: int) -> _Waiting:
+    """The waiting for ``late``, by the median of the others; ranks that wait for much less are late with it."""
+    waited = {device: _waited(view, device, late) for device in view.devices if device != late}
+    usual = float(np.median(list(waited.values())))
+    beside = [device for device, ns in waited.items() if ns < WITH_IT * usual]
+    ranks = sorted(view.devices[device].rank for device in waited if device not in beside)
+    verb = "waits" if len(ranks) == 1 else "wait"
+    who = f"{view.of_told(waited)}{_ranks(ranks)} {verb} {duration(usual)}"
+    whom, also = f"rank {view.devices[late].rank}", sorted(view.devices[device].rank for device in beside)
+    if also:
+        whom += f" ({_ranks(also)} {'is' if len(also) == 1 else 'are'} late with it)"
+    return _Waiting(who, whom)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {listed([str(rank) for rank in ranks])}" if len(ranks) <= 3 else f"{len(ranks)} ranks"
+
+
+def _late_host(view: View, blocked: dict[int, Blocking], late: int, waiting: _Waiting, longer: F64) -> list[Cause]:
     cost = float(longer[[PART[name] for name in HOST_PARTS]].sum())
     if not cost:
         return []
-    rank, who = view.devices[late].rank, _others_wait(view, late)
+    rank = view.devices[late].rank
     part, phase = _dearest(longer, HOST_PARTS)
     sync = {d: blocked[d].total / max(view.devices[d].steps, 1) for d in view.devices}
     more_sync = sync[late] - float(np.median([cost for device, cost in sync.items() if device != late]))
     if more_sync >= cost / 2:
-        return [sync_cause(view, blocked[late], cost, rank, f"{who} {duration(waited)} for it")]
+        return [sync_cause(view, blocked[late], cost, rank, f"{waiting.who} for it")]
     words = host_words(view, late, part, phase)
     text = (
-        f"{who} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank {rank}, "
+        f"{waiting.who} of {a_duration(view.step_ns)} step in collectives for {waiting.whom}, "
         f"whose host is late by {duration(cost)} (mostly {words.doing or launching(phase)}): {words.advice}"
     )
     return [Cause("straggler_host", rank, words.phase, part, round(cost), text)]
 
 
-def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
+def _late_gpu(view: View, late: int, waiting: _Waiting, longer: F64) -> list[Cause]:
     rank = view.devices[late].rank
-    waits = f"{_others_wait(view, late)} {duration(waited)} of {a_duration(view.step_ns)} step in collectives for rank"
+    waits = f"{waiting.who} of {a_duration(view.step_ns)} step in collectives for {waiting.whom}"
     causes = []
     longer, neighbour = _without_neighbours(view, late, longer)
     if neighbour:
         text = (
-            f"{waits} {rank}, {duration(neighbour)} of it because "
+            f"{waits}, {duration(neighbour)} of it because "
             f"{other_processes(view.neighbours[late].pids)} occupies its GPU: {OF_ITS_OWN}"
         )
         causes.append(Cause("straggler_compute", rank, "outside", "compute", round(neighbour), text))
@@ -109,7 +142,7 @@ def _late_gpu(view: View, late: int, waited: float, longer: F64) -> list[Cause]:
         why = COPIES if part == "copy" else why
         advice = why_longer(view, late) if cost > 0 and "{advice}" in why else ""
         why = why.format(phase=in_phase(phase), advice=advice)
-        text = f"{waits} {rank}, {duration(cost)} of it because {why}"
+        text = f"{waits}, {duration(cost)} of it because {why}"
         causes.append(Cause(cause, rank, phase, part, round(cost), text))
     return causes
 
@@ -131,15 +164,6 @@ def other_processes(pids: tuple[int, ...]) -> str:
     if len(pids) == 1:
         return f"process {pids[0]}, of which no step is named,"
     return f"work of {len(pids)} processes of which no step is named (most of it of process {pids[0]})"
-
-
-def _others_wait(view: View, late: int) -> str:
-    others = {device: figures.rank for device, figures in view.devices.items() if device != late}
-    of, ranks = view.of_told(others), sorted(others.values())
-    if len(ranks) == 1:
-        return f"{of}rank {ranks[0]} waits"
-    who = f"ranks {listed([str(rank) for rank in ranks])}" if len(ranks) <= 3 else f"{len(ranks)} ranks"
-    return f"{of}{who} wait"
 
 
 def _dearest(doing: F64, parts: tuple[str, ...]) -> tuple[str, str]:

@@ -115,3 +115,21 @@ def test_of_two_ranks_one_may_wait_for_the_other() -> None:
     assert causes(builder)["unexplained"].text.endswith(
         "rank 0 spends 200 µs less in them than the other, which may wait for it"
     )
+
+
+@pytest.mark.parametrize(("also", "said"), [((1,), "rank 1 is"), ((1, 2), "ranks 1 and 2 are")])
+def test_ranks_that_are_late_together_are_named(also: tuple[int, ...], said: str) -> None:
+    """Rank 0 comes last, 600 us after those in time; the others that are late 10 us before it, and wait for it too."""
+    builder = TraceBuilder()
+    for rank in range(5 + len(also)):
+        late = 600 if rank == 0 else 590 if rank in also else 0
+        builder.rank(rank)
+        for at in STEPS:
+            builder.range(at, at + 900 * US, "step:decode bs=1").range(at + US, at + 890 * US, "target")
+            builder.launch(at + 5 * US, at + 10 * US, "gemm", at + 12 * US, at + 112 * US)
+            come = at + (100 + late) * US
+            builder.launch(come, come + 5 * US, "all_reduce", come + 12 * US, at + 800 * US)
+    late_host = next(cause for cause in verdict_of(builder.trace()) if cause.cause == "straggler_host")
+    assert late_host.rank == 0 and late_host.ns_per_step == pytest.approx(600 * US, rel=0.02)
+    assert late_host.text.startswith("4 ranks wait 600 µs of a 974 µs step in collectives for rank 0 (")
+    assert f" for rank 0 ({said} late with it), whose host is late by 600 µs" in late_host.text

@@ -63,8 +63,10 @@ def _cannot_tell(view: View, exposed: dict[int, int]) -> Cause:
         advice = "see the health checks, and record again without losses"
     elif matched.impossible:
         advice = "see the health checks"
+    elif alone := _without_partner(view):
+        return alone[0]
     else:
-        return _without_partner(view)[0]
+        advice = "see the health checks"
     text = (
         f"{duration(longest)} of {a_duration(view.step_ns)} step goes to collectives, and the recording cannot "
         f"tell waiting from transfer: {advice}"

@@ -39,10 +39,9 @@ def _copies(view: View) -> list[Cause]:
         return []
     phase = PHASES[int(np.argmax(cells[least]))]
     rows = np.flatnonzero((timeline.part == PART["copy"]) & (timeline.phase == PHASE[phase]))
-    rows = rows[(timeline.start[rows] >= (timeline.window_start or 0)) & view.attribution.in_decode[timeline.op[rows]]]
-    time = np.bincount(
-        np.maximum(view.attribution.trace.ops.name[timeline.op[rows]], 0), weights=(timeline.end - timeline.start)[rows]
-    )
+    rows = rows[timeline.start[rows] >= (timeline.window_start or 0)]
+    names = np.maximum(view.attribution.trace.ops.name[timeline.op[rows]], 0)
+    time = np.bincount(names, weights=(timeline.end - timeline.start)[rows], minlength=1)
     name = view.attribution.trace.strings[int(np.argmax(time))]
     text = (
         f"copies and memsets beside which nothing else runs take {duration(cost)} of {a_duration(view.step_ns)} step, "

@@ -61,9 +61,7 @@ def _cannot_tell(view: View, exposed: dict[int, int]) -> Cause:
         advice = "record and annotate the steps of every rank"
     elif matched.mismatches:
         advice = "see the health checks, and record again without losses"
-    elif matched.impossible:
-        advice = "see the health checks"
-    elif alone := _without_partner(view):
+    elif not matched.impossible and (alone := _without_partner(view)):
         return alone[0]
     else:
         advice = "see the health checks"

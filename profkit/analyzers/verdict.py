@@ -1,8 +1,8 @@
 """The verdict: what holds the step back, what removing it would give, and one sentence to act on for each cause.
 
-Faults (a late host, a straggler, a blocking call, a busy link, padding, a fallback to eager, a queue, another process)
-that cost at least ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's own work
-included, dearest first.
+Faults (a late host, a straggler, a blocking call, a busy link, padding, a fallback to eager, a queue, another process,
+exposed copies) that cost at least ``MIN_FAULT`` of the step come first, dearest first; then everything else, the step's
+own work included, dearest first.
 """
 
 from __future__ import annotations

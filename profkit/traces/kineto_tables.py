@@ -106,8 +106,8 @@ def _launches(rows: Timed, strings: StringTable) -> Launches:
 
 def _overheads(rows: Timed, launches: Launches, home: int, strings: StringTable) -> Overheads:
     """What the profiler itself did, which the file lays to no thread: it is taken to hold up the one that launches."""
-    count = len(rows.events) if len(launches) else 0
     threads, calls = np.unique(launches.tid[launches.pid == home], return_counts=True)
+    count = len(rows.events) if len(threads) else 0
     return Overheads(
         start=rows.start[:count],
         end=rows.end[:count],
